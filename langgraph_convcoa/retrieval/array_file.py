@@ -1,4 +1,4 @@
-"""Named arrays in one file: safetensors, replaced whole or not at all, memory-mapped, with checksums."""
+"""Named arrays in one safetensors file with checksums, memory-mapped, and replaced completely or not at all."""
 
 from __future__ import annotations
 
@@ -22,10 +22,9 @@ _BLOCK = 1 << 24
 
 
 class ArrayFile:
-    """The arrays of a file of a kind and version, read-only memory maps, and the JSON values that were written with them.
+    """The arrays of a file as read-only memory maps, and the JSON values that were written with them.
 
-    The bytes of an array are not read before they are used; call `check` first. RetrievalError where the file is missing, cut
-    off, of another kind or of another version.
+    Call `check` before the first use. RetrievalError if the file is missing, cut off, or of another kind or version.
     """
 
     def __init__(self, path: Path, *, kind: str, version: int) -> None:
@@ -35,7 +34,7 @@ class ArrayFile:
         if not path.is_file():
             raise RetrievalError(f"There is no file {path}; build the index again.")
         try:
-            # Opened by the library first, which checks the header and that the arrays lie within the file.
+            # safetensors checks the header and that the arrays lie within the file.
             with safe_open(path, framework="np") as opened:
                 metadata = opened.metadata() or {}
             if metadata.get("kind") != kind:
@@ -53,7 +52,7 @@ class ArrayFile:
             raise RetrievalError(f"{path} is damaged: its checksums do not name its arrays; build the index again.")
 
     def check(self) -> None:
-        """Read everything once and compare checksums; RetrievalError where an array is not what was written."""
+        """Read everything once and compare checksums; RetrievalError for a damaged array."""
         with self._lock:
             if self._checked:
                 return
@@ -66,7 +65,7 @@ class ArrayFile:
 def write_arrays(
     path: Path, arrays: Mapping[str, npt.NDArray[Any]], *, kind: str, version: int, settings: Mapping[str, Any] | None = None
 ) -> None:
-    """Write named arrays (uint8, int32, int64 or float32) and JSON values to a file, replacing it whole or not at all."""
+    """Write named arrays (uint8, int32, int64 or float32) and JSON values to a file."""
     kept = {name: np.ascontiguousarray(values) for name, values in arrays.items()}
     words = json.dumps(dict(settings or {}))
     sums = {name: _checksum(values) for name, values in kept.items()} | {"": zlib.crc32(words.encode())}
@@ -79,7 +78,7 @@ def write_arrays(
 
 
 def mapped_tensors(path: Path) -> dict[str, npt.NDArray[Any]]:
-    """The tensors of a safetensors file that was checked, as read-only maps: what is not used is not read."""
+    """The tensors of a checked safetensors file, as read-only maps."""
     with path.open("rb") as stream:
         size = int.from_bytes(stream.read(8), "little")
         header = json.loads(stream.read(size))

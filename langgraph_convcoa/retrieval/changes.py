@@ -1,4 +1,4 @@
-"""Additions to a corpus: documents split into passages, checked, and compared with those that it holds."""
+"""Additions to a corpus: documents are split, checked, and compared with the stored ones."""
 
 from __future__ import annotations
 
@@ -18,26 +18,18 @@ _BATCH_CHARACTERS = 500_000
 
 
 class Committed(NamedTuple):
-    """What one commit did: the ids of the documents in the order they came, how many were of which kind, and the passages.
+    """The result of a commit. Documents without text count in `given` only."""
 
-    Documents without text are left out of all but `given`.
-    """
-
-    ids: Sequence[str] = ()
+    ids: Sequence[str] = ()  # Of the documents, in the order given.
     added: int = 0
     updated: int = 0
     unchanged: int = 0
-    passages: int = 0  # How many were written.
+    passages: int = 0  # Passages written.
     given: int = 0
 
     @classmethod
     def total(cls, commits: Iterable[Committed]) -> Committed:
-        """Several as one, without the ids, of which there may be millions.
-
-        Example:
-            >>> Committed.total([Committed(["a"], added=1), Committed(["b"], updated=1)])
-            Committed(ids=(), added=1, updated=1, unchanged=0, passages=0, given=0)
-        """
+        """The sum of several commits, without the ids: there may be millions."""
         numbers = [0] * (len(cls._fields) - 1)
         for one in commits:
             numbers = [number + more for number, more in zip(numbers, one[1:], strict=True)]
@@ -54,19 +46,13 @@ class Entry(NamedTuple):
 class Selection(NamedTuple):
     """What a batch of documents adds to a corpus."""
 
-    entries: list[Entry]  # The documents that are to be stored: those that are new, then those that replace another.
-    replaced: list[str]  # The ids of the latter.
-    done: Committed  # What storing them does.
+    entries: list[Entry]  # Documents to store: the new ones, then those that replace another.
+    replaced: list[str]  # Ids of the latter.
+    done: Committed  # The result of storing them.
 
 
 def entries_of(passages: Iterable[Document]) -> Iterator[Entry]:
-    """Consecutive passages grouped into the documents that they are parts of.
-
-    Example:
-        >>> parts = [Document("a", id=f"book#{n}", metadata={"document_id": "book"}) for n in (1, 2)]
-        >>> [(entry.id, len(entry.passages)) for entry in entries_of([*parts, Document("b", id="note")])]
-        [('book', 2), ('note', 1)]
-    """
+    """Consecutive passages grouped by document."""
     group: list[Document] = []
     for passage in passages:
         name = passage.metadata.get("document_id")
@@ -95,10 +81,10 @@ def select(
     digests: Callable[[Sequence[str]], Mapping[str, bytes]],
     owners: Callable[[Sequence[str]], Mapping[str, str]],
 ) -> Selection:
-    """Split documents into passages, and leave out those without text and those that the corpus holds already.
+    """Split documents into passages, without those that have no text or are stored already.
 
-    A document replaces one with its id and another content, which is an error without `replace`. `digests` gives the
-    `content_digest` of documents that the corpus holds, by their ids, and `owners` the document of each passage that it holds.
+    A document replaces a stored one with its id and another content; without `replace` that is an error. `digests` gives the
+    `content_digest` of stored documents by id, and `owners` the document of each stored passage.
 
     Raises:
         InputError: An id or metadata cannot be stored.
@@ -117,7 +103,7 @@ def select(
     entries = list(entries_of(split_documents(identified, encoder)))
     held = digests([entry.id for entry in entries])
     fresh = [entry for entry in entries if entry.id not in held]
-    # A document without an id is known by its title and text.
+    # A document without an id is identified by its title and text.
     again = [entry for entry in entries if entry.id in held and entry.id in named]
     changed = [entry for entry in again if held[entry.id] != content_digest(entry.passages)]
     if changed and not replace:
@@ -141,12 +127,7 @@ def select(
 
 
 def batches_of(documents: Iterable[Document]) -> Iterator[list[Document]]:
-    """Documents in the batches that are committed at once: of up to 256, or of the first 500,000 characters and more.
-
-    Example:
-        >>> [len(batch) for batch in batches_of(Document("Ada wrote it.") for _ in range(300))]
-        [256, 44]
-    """
+    """Documents in batches for one commit: up to 256, or until they have 500,000 characters."""
     batch: list[Document] = []
     characters = 0
     for document in documents:
@@ -160,7 +141,7 @@ def batches_of(documents: Iterable[Document]) -> Iterator[list[Document]]:
 
 
 def distinct(ids: Iterable[str]) -> list[str]:
-    """Ids, each once, in order; a string is one id. InputError where they are none."""
+    """Ids, each once, in order; a string is one id. InputError for other types."""
     if not isinstance(ids, Iterable):
         raise InputError(f"The ids must be a list of texts, not {type(ids).__name__}.")
     names = [ids] if isinstance(ids, str) else list(dict.fromkeys(ids))
@@ -173,7 +154,7 @@ def distinct(ids: Iterable[str]) -> list[str]:
 def check_deletable(
     ids: Iterable[str], there: Container[str], owners: Callable[[Sequence[str]], Mapping[str, str]]
 ) -> list[str]:
-    """Those of the ids whose documents are there; InputError for the id of a passage of a longer one."""
+    """The ids whose documents exist; InputError for the id of a passage of a longer document."""
     names = distinct(ids)
     unknown = [name for name in names if name not in there]
     of = owners(unknown) if unknown else {}
@@ -185,7 +166,7 @@ def check_deletable(
 
 
 def check_storable(document: Document) -> None:
-    """Raise InputError for a document whose id or metadata cannot be stored."""
+    """Raise InputError if the id or metadata cannot be stored."""
     try:
         str(document.id).encode()
     except UnicodeEncodeError:

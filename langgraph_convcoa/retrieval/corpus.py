@@ -1,4 +1,4 @@
-"""The corpus that a retriever searches: one interface of passages in memory, of an index on disk and of a vector store."""
+"""The corpus that a retriever searches: one interface for passages in memory, on disk, in a vector store and in an engine."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Numbers: TypeAlias = npt.NDArray[np.int64]
 """Passages by their numbers in a view."""
 
 ATTEMPTS = 5
-"""How often what has changed meanwhile is searched or read again."""
+"""Tries of a search or a reading while the corpus changes."""
 _READ_AT_ONCE = 1000
 
 Result = TypeVar("Result")
@@ -39,32 +39,32 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Passage:
-    """A passage, and where its windows stand in its text."""
+    """A passage, and the places of its windows in its text."""
 
     document: Document
     spans: list[Span]
 
 
 class Listed(NamedTuple):
-    """A document of a view without its text: its id, the metadata of its first passage, and the numbers of its passages."""
+    """A document of a view without its text."""
 
     id: str
-    metadata: Mapping[str, Any]
-    numbers: list[int]
+    metadata: Mapping[str, Any]  # Of its first passage.
+    numbers: list[int]  # Of its passages.
 
 
 class StaleSnapshot(RetrievalError):
-    """A passage was deleted between the search that found it and its reading; search again."""
+    """A found passage was deleted before it was read; search again."""
 
 
 @dataclass(frozen=True, eq=False)
 class Query:
-    """Questions in their conversations, and how passages are scored for them, with the settings of `HopfieldRetriever`."""
+    """Questions in their conversations, with the settings of `HopfieldRetriever`."""
 
     questions: Sequence[str]  # q questions.
-    turns: Sequence[Sequence[tuple[str, str]]]  # The earlier turns of each, oldest first.
-    states: Vectors  # Their query states, (q, d).
-    k: int  # How many passages are wanted for each.
+    turns: Sequence[Sequence[tuple[str, str]]]  # Earlier turns of each, oldest first.
+    states: Vectors  # Query states, (q, d).
+    k: int  # Passages wanted for each.
     encoder: Encoder
     beta: float = 10.0
     passage_weight: float = 1.0
@@ -83,15 +83,15 @@ class Query:
 
 
 class View(Protocol):
-    """One state of a corpus, as a search sees it from its start to its end: n multi-vector passages, numbered from 0."""
+    """One state of a corpus, fixed during a search: n multi-vector passages, numbered from 0."""
 
     @property
     def source(self) -> str:
-        """Where the keys are valid: no two corpora have the same."""
+        """An id of the corpus; the keys are valid in it."""
 
     @property
     def keys(self) -> npt.NDArray[np.int64]:
-        """(n,), growing: the key of each passage, which stays its own in all states and is never given to another."""
+        """(n,), growing: the key of each passage, the same in all states and never reused."""
 
     @property
     def numbers(self) -> Numbers:
@@ -106,44 +106,44 @@ class View(Protocol):
         """The patterns of all n passages, checked for damage."""
 
     def patterns_for(self, sets: Numbers) -> Patterns:
-        """The patterns of all passages, checked only as far as these need it."""
+        """The patterns of all passages; only those of the given ones are checked for damage."""
 
     def __len__(self) -> int:
-        """How many passages are there, deleted ones not counted."""
+        """Number of passages that are not deleted."""
 
     def fetch(self, numbers: Sequence[int]) -> list[Passage]:
-        """The passages of these numbers; raises StaleSnapshot where one has been deleted since."""
+        """The passages of these numbers; StaleSnapshot if one was deleted meanwhile."""
 
     def listed(self) -> list[Listed]:
-        """The documents that are there, in the order of their first passages."""
+        """The documents in the order of their first passages."""
 
     def allowed(self, condition: Filter | None) -> npt.NDArray[np.bool_] | None:
-        """(n,), True for the passages that are there and meet the condition; None where all do."""
+        """(n,), True for passages that exist and meet the condition; None if all do."""
 
     def check_encoder(self, encoder: Encoder) -> None:
-        """Raise RetrievalError for an encoder that the passages were not encoded with."""
+        """Raise RetrievalError if the passages were encoded by another encoder."""
 
 
 class Lexical(Protocol):
-    """The weighing of words in a corpus."""
+    """BM25 of a corpus."""
 
     def scores(
         self, view: View, queries: Sequence[str], turns: Sequence[Sequence[tuple[str, str]]] | None = None, /
     ) -> Vectors:
-        """BM25 of every passage for each query over the query's best, (q, n), or that of the turns' words with the query's."""
+        """BM25 of each passage over the query's best, (q, n): of the query's words, or with the words of its turns."""
 
 
 class Corpus(Protocol):
     """What a `HopfieldRetriever` searches. Subclass it for the defaults."""
 
-    complete: ClassVar[bool] = True  # Whether a view holds the whole corpus, not the candidates of one question.
-    path: Path | None = None  # The folder that it is kept in.
-    bm25: Lexical | None = None  # None where words cannot be weighed.
-    graph: GraphFollower | None = None  # None where there is no evidence graph to walk along.
+    complete: ClassVar[bool] = True  # False if a view holds only candidates for one question.
+    path: Path | None = None  # Its folder.
+    bm25: Lexical | None = None
+    graph: GraphFollower | None = None
 
     @abstractmethod
     def __len__(self) -> int:
-        """How many passages it has."""
+        """Number of passages."""
 
     @abstractmethod
     def snapshot(self) -> View:
@@ -158,7 +158,7 @@ class Corpus(Protocol):
         return await run_in_executor(None, self.view, query)
 
     def beside(self, view: View, number: int, count: int) -> tuple[list[Passage], list[Passage]]:
-        """Up to so many passages before and after one of a view, in the order of the corpus, the nearest first."""
+        """Up to `count` passages before and after one of a view, in the order of the corpus, the nearest first."""
         live = view.numbers
         place = int(np.searchsorted(live, number))
         before, after = live[max(0, place - count) : place][::-1], live[place + 1 : place + 1 + count]
@@ -174,33 +174,33 @@ class Corpus(Protocol):
         cache: PatternCache | None = None,
         progress: Progress = False,
     ) -> Iterator[Committed]:
-        """Add documents, one commit at a time; what is given back has been committed.
+        """Add documents in one or more commits; each yielded result has been committed.
 
-        Documents that are there with the same id and content are passed over. With `replace` a document takes the place of
-        the one that has its id, which is an error otherwise.
+        Documents that exist with the same id and content are skipped. With `replace` a document replaces the one with its id;
+        otherwise another content is an error.
         """
 
     @abstractmethod
     def delete(self, ids: Iterable[str]) -> list[str]:
-        """Delete the documents of these ids that are there, at once, and return their ids.
+        """Delete the documents of these ids that exist, all or none, and return their ids.
 
-        InputError, with nothing deleted, where an id is that of a passage of a longer document.
+        InputError for the id of a passage of a longer document.
         """
 
     @abstractmethod
     def documents(self, ids: Iterable[str]) -> list[Document]:
-        """The documents, or passages of longer ones, of these ids that are there, in this order, to be the caller's."""
+        """Copies of the documents, or passages of longer ones, of these ids that exist, in this order."""
 
     def default_settings(self) -> dict[str, Any]:
-        """Settings of a retriever over it, where none are given."""
+        """Default settings of a retriever over it."""
         return {}
 
     def save_lexical(self) -> bool:
-        """Write its BM25 index beside it, where it is on disk; False where it is not, or cannot be written."""
+        """Write the BM25 index of an index on disk; False if it is not on disk, or cannot be written."""
         return False
 
     def compact(self) -> None:
-        """Free the space of what was deleted, where it takes any."""
+        """Free the space of deleted documents."""
         return
 
     def close(self) -> None:
@@ -208,12 +208,12 @@ class Corpus(Protocol):
         return
 
     def keep_settings(self, path: str | Path, settings: Mapping[str, Any], dtype: PatternType | None) -> bool:
-        """Keep a retriever's settings with a corpus that is stored at this path; False where that is not its place."""
+        """Keep a retriever's settings with a corpus that is stored at this path; False if it is stored elsewhere."""
         return False
 
 
 def settled(reading: Callable[[], Result]) -> Result:
-    """What is read of the present state, read again where that changes meanwhile; StaleSnapshot where it does so always."""
+    """The result of a reading, repeated while the corpus changes; StaleSnapshot if it keeps changing."""
     for _ in range(ATTEMPTS - 1):
         with suppress(StaleSnapshot):
             return reading()
@@ -221,14 +221,14 @@ def settled(reading: Callable[[], Result]) -> Result:
 
 
 def read(view: View, numbers: Numbers | None = None) -> Iterator[Passage]:
-    """Passages in the order of their numbers, some at a time; all that are not deleted when None."""
+    """Passages of these numbers, fetched some at a time; all passages when None."""
     chosen = view.numbers if numbers is None else numbers
     for start in range(0, len(chosen), _READ_AT_ONCE):
         yield from view.fetch(chosen[start : start + _READ_AT_ONCE].tolist())
 
 
 def _until_gone(view: View, numbers: Sequence[int]) -> list[Passage]:
-    """The passages of these numbers up to the first that was deleted since the search."""
+    """The passages of these numbers up to the first deleted one."""
     found: list[Passage] = []
     with suppress(StaleSnapshot):
         for number in numbers:

@@ -1,4 +1,4 @@
-"""A retriever whose documents can be changed, as LangChain's indexing API and its vector stores change theirs."""
+"""A retriever whose documents can be added, updated and deleted, as in LangChain's indexing API and vector stores."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from langgraph_convcoa.retrieval.progress import Progress
 
 
 class EditableRetriever(DocumentIndex):
-    """A retriever over a corpus that documents are added to, fetched from and deleted from, by their ids.
+    """A retriever over a corpus whose documents are added, fetched and deleted by their ids.
 
-    It is a LangChain `DocumentIndex`, so that `langchain_core.indexing.index` keeps it in step with a loader. Every method
-    has an asynchronous form, with an `a` before its name, that runs it in a thread.
+    It is a LangChain `DocumentIndex`, so `langchain_core.indexing.index` keeps it in step with a loader. Each method has an
+    asynchronous form, with an `a` before its name, that runs it in a thread.
     """
 
-    # Fields, so that `configurable_fields`, which makes a new object of an old one's fields, takes them along; never dumped.
+    # Fields, so that `configurable_fields` copies them; never dumped.
     corpus: SkipValidation[Corpus] = Field(repr=False, exclude=True)
     encoder: SkipValidation[Encoder] = Field(repr=False, exclude=True)
 
@@ -38,20 +38,20 @@ class EditableRetriever(DocumentIndex):
         cache: PatternCache | str | Path | None = None,
         progress: Progress = False,
     ) -> list[str]:
-        """Add documents to the corpus, and return their ids; in an index on disk they are committed when this returns.
+        """Add documents to the corpus, and return their ids.
 
-        A document that is there already, with the same id and content, is passed over. Into an index they are read and
-        encoded batch by batch, and a run that was killed can be run again. Documents without text are left out.
+        A document with the same id and content as a stored one is skipped; documents without text are left out. An index on
+        disk is written batch by batch, so a killed run can be run again.
 
         Args:
-            documents: One without an id gets one made of its title and text.
-            ids: One for each document, in place of its own.
-            cache: Where encoded patterns are kept between runs: a `PatternCache` or the path of one.
+            documents: One without an id gets an id made of its title and text.
+            ids: An id for each document, in place of its own.
+            cache: Keeps encoded patterns between runs: a `PatternCache` or its path.
             progress: True for a bar on standard error, or a function called with (done, total).
 
         Raises:
             InputError: An id or metadata cannot be stored, or the corpus is a vector store.
-            RetrievalError: An id is there with another content, or the documents cannot be encoded or written.
+            RetrievalError: A stored document has the id and another content, or documents cannot be encoded or written.
         """
         return self._ingest(documents if ids is None else _named(documents, ids), False, cache, progress)
 
@@ -68,7 +68,7 @@ class EditableRetriever(DocumentIndex):
         cache: PatternCache | str | Path | None = None,
         progress: Progress = False,
     ) -> list[str]:
-        """`add_documents` for plain texts, with their metadata and ids where given, in the same order."""
+        """`add_documents` for plain texts, with metadata and ids in the same order."""
         return self.add_documents(text_documents(texts, metadatas, ids), cache=cache, progress=progress)
 
     async def aadd_texts(
@@ -84,7 +84,7 @@ class EditableRetriever(DocumentIndex):
         cache: PatternCache | str | Path | None = None,
         progress: Progress = False,
     ) -> list[str]:
-        """`add_documents`, where a document takes the place of the one that has its id."""
+        """`add_documents`, where a document replaces the one with its id."""
         return self._ingest(documents, True, cache, progress)
 
     async def aupdate(self, documents: Iterable[Document], **options: Any) -> list[str]:
@@ -99,27 +99,23 @@ class EditableRetriever(DocumentIndex):
         return [identity for done in commits for identity in done.ids]
 
     def upsert(self, items: Sequence[Document], /, **kwargs: Any) -> UpsertResponse:
-        """`update`, as LangChain's indexing API calls it: {"succeeded": the ids, "failed": []}."""
+        """`update` for LangChain's indexing API: {"succeeded": the ids, "failed": []}."""
         return {"succeeded": self.update(items, **kwargs), "failed": []}
 
     def delete(self, ids: Iterable[str] | None = None, **kwargs: Any) -> DeleteResponse:
-        """Delete documents by their ids; those that are not there are passed over.
+        """Delete documents by their ids; missing ones are skipped. The result names those that existed (`succeeded`).
 
-        Gives the ids of those that were there (`succeeded`) and how many these are. InputError, and nothing is deleted, where
-        no ids are given, one is that of a passage of a longer document, or the corpus is a vector store.
+        InputError without ids, for the id of a passage of a longer document, or if the corpus is a vector store.
         """
         if ids is None:
-            raise InputError("delete needs the ids of the documents that are to go.")
+            raise InputError("delete needs the ids of the documents.")
         gone = self.corpus.delete(ids)
         return {"num_deleted": len(gone), "succeeded": gone, "num_failed": 0, "failed": []}
 
     def get_by_ids(self, ids: Sequence[str], /) -> list[Document]:
-        """The documents of these ids, in this order; those that are not there are passed over.
+        """The documents of these ids that exist, in this order; the id of a passage gives that part of its document.
 
-        A long document comes whole under its own id, and in part under that of one of its passages.
-
-        Raises:
-            InputError: The ids are none, or the corpus is a vector store.
+        InputError if the ids are no texts, or the corpus is a vector store.
         """
         return self.corpus.documents(ids)
 
@@ -128,11 +124,11 @@ class EditableRetriever(DocumentIndex):
         return await run_in_executor(None, self.get_by_ids, ids)
 
     def get(self, ids: Sequence[str], /, **kwargs: Any) -> list[Document]:
-        """`get_by_ids`, as LangChain's `DocumentIndex` names it."""
+        """`get_by_ids`, under the name of LangChain's `DocumentIndex`."""
         return self.get_by_ids(ids)
 
     def close(self) -> None:
-        """Close the connections of the corpus, if it has any, as those to an engine; `with` a retriever does it too."""
+        """Close the connections of the corpus, as to an engine; a `with` block does it too."""
         self.corpus.close()
 
     def __enter__(self) -> Self:
@@ -142,12 +138,12 @@ class EditableRetriever(DocumentIndex):
         self.close()
 
     def compact(self) -> None:
-        """Free the space of deleted documents in an index on disk; in memory there is none to free."""
+        """Free the space of deleted documents in an index on disk or an engine."""
         self.corpus.compact()
 
 
 def checked_documents(documents: Iterable[Document]) -> Iterable[Document]:
-    """The documents, each looked at when its turn comes, or all at once where they are all there."""
+    """The documents, with InputError for other objects: at once for a list, else when they are read."""
     if not isinstance(documents, Iterable):
         raise InputError(f"The documents must be a list or another iterable, not {type(documents).__name__}.")
 
@@ -165,7 +161,7 @@ def checked_documents(documents: Iterable[Document]) -> Iterable[Document]:
 def text_documents(
     texts: Iterable[str], metadatas: Iterable[dict[str, Any]] | None, ids: Iterable[str] | None
 ) -> list[Document]:
-    """Documents of texts, metadata and ids in the same order; InputError where these are not as many as the texts."""
+    """Documents of texts, metadata and ids in the same order; InputError if their numbers differ."""
     if isinstance(texts, str):
         raise InputError("The texts are one string; give a list of texts.")
     bodies = list(texts)
@@ -177,7 +173,7 @@ def text_documents(
 
 
 def as_cache(cache: PatternCache | str | Path | None) -> PatternCache | None:
-    """The cache, opened where its path is given."""
+    """The cache, opened if it is given as a path."""
     return PatternCache(cache) if isinstance(cache, str | Path) else cache
 
 

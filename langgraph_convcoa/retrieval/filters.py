@@ -1,4 +1,4 @@
-"""Filters on metadata: their language, read in one place, and what it means for a passage."""
+"""Filters on metadata: the language is read here for all corpora, and applied to passages in memory."""
 
 from __future__ import annotations
 
@@ -35,10 +35,7 @@ _LISTS = (list, tuple, set, frozenset)
 
 
 class FilterEvaluator(ABC, Generic[_Condition]):
-    """What each part of a filter becomes: a test of a passage, SQL, an expression of an engine.
-
-    `read` reads the language and checks it; a subclass says what its few parts mean.
-    """
+    """Reads the filter language; a subclass makes each part a test of a passage, SQL or an expression of an engine."""
 
     @abstractmethod
     def all(self, parts: Sequence[_Condition]) -> _Condition:
@@ -50,15 +47,15 @@ class FilterEvaluator(ABC, Generic[_Condition]):
 
     @abstractmethod
     def among(self, name: str, values: Sequence[Any]) -> _Condition:
-        """A field is equal to one of some values; one that is missing is None."""
+        """A field equals one of some values; a missing field is None."""
 
     @abstractmethod
     def exists(self, name: str) -> _Condition:
-        """A field is there."""
+        """A field exists."""
 
     @abstractmethod
     def contains(self, name: str, wanted: Any) -> _Condition:
-        """A field is a list that has the value, or a text that has the text."""
+        """A field is a list with the value, or a text with the text."""
 
     @abstractmethod
     def ordered(self, name: str, word: str, bound: Any) -> _Condition:
@@ -66,14 +63,14 @@ class FilterEvaluator(ABC, Generic[_Condition]):
 
     @abstractmethod
     def function(self, test: Callable[[Document], bool]) -> _Condition:
-        """A function says so."""
+        """A function accepts the passage."""
 
     def any(self, parts: Sequence[_Condition]) -> _Condition:
         """One part holds."""
         return self.negated(self.all([self.negated(part) for part in parts]))
 
     def read(self, condition: Filter, depth: int = 0) -> _Condition:
-        """What a filter becomes; InputError where an operator is unknown or its value is of the wrong kind."""
+        """Read a filter; InputError for an unknown operator or a value of the wrong kind."""
         _check_depth(depth)
         if isinstance(condition, Mapping):
             return self.all([self._entry(name, wanted, depth + 1) for name, wanted in condition.items()])
@@ -137,24 +134,23 @@ class FilterEvaluator(ABC, Generic[_Condition]):
 
 
 def predicate(condition: Filter) -> _Test:
-    """A filter as a function that says of a passage whether it may be returned.
+    """A filter as a function that is True for the passages that may be returned.
 
-    The keys of a mapping all hold. A field's value is one that must be equal, a list, tuple or set of values of which one
-    must be, or a mapping of operators, as LangChain's vector stores have them:
+    All keys of a mapping must hold. A field has one value, a list, tuple or set of possible values, or a mapping of operators,
+    as in LangChain's vector stores:
 
     - `$eq`, `$ne`: equal or not.
     - `$gt`, `$gte`, `$lt`, `$lte`, `$between` (two bounds, both within): order of numbers, texts or dates.
     - `$in`, `$nin`: one of a list or none of it.
-    - `$contains`: a list that has the value, or a text that has the text.
-    - `$exists`: True where the field is there, False where it is not.
-    - `$not`: the operators in it do not all hold.
+    - `$contains`: a list with the value, or a text with the text.
+    - `$exists`: True if the field exists, or False.
+    - `$not`: not all of its operators hold.
 
-    `{"$and": [...]}` and `{"$or": [...]}` take lists of filters, functions among them, and `{"$not": ...}` one. A field that
-    is missing has the value None: it is equal to nothing else, in no order, and `$ne` and `$nin` hold.
+    `{"$and": [...]}` and `{"$or": [...]}` take lists of filters or functions, and `{"$not": ...}` one. A missing field has the
+    value None: it equals nothing else and has no order, so `$ne` and `$nin` hold.
 
     Raises:
-        InputError: An operator is unknown or its value is of the wrong kind; or, on a call, a passage's value cannot be
-            compared: a text with a number.
+        InputError: An operator is unknown or its value has the wrong kind; on a call, a passage's value cannot be compared.
 
     Example:
         >>> passes = predicate({"year": {"$gte": 2016, "$lt": 2020}, "$or": [{"lang": "en"}, {"lang": {"$exists": False}}]})
@@ -165,13 +161,7 @@ def predicate(condition: Filter) -> _Test:
 
 
 def allowed_passages(passages: Sequence[Document], condition: Filter | None) -> npt.NDArray[np.bool_] | None:
-    """(n,), True for the passages that meet the condition; None where there is none.
-
-    Example:
-        >>> passages = [Document("a", metadata={"year": 2016}), Document("b", metadata={"year": 2020}), Document("c")]
-        >>> allowed_passages(passages, {"year": [2016, 2017]}).tolist()
-        [True, False, False]
-    """
+    """(n,), True for the passages that meet the condition; None without a condition."""
     if condition is None:
         return None
     passes = predicate(condition)
@@ -238,7 +228,7 @@ class _Tests(FilterEvaluator[_Test]):
 
 
 def _kind(value: Any) -> str | None:
-    """What a value can be in order with; None where it has none."""
+    """The kind of values that a value can be compared with; None if it has no order."""
     if isinstance(value, str):
         return "text"
     if isinstance(value, bool):

@@ -1,4 +1,4 @@
-"""The corpus in memory: passages, their windows and patterns, and changes to them."""
+"""The corpus in memory: passages with their windows and patterns, and changes to them."""
 
 from __future__ import annotations
 
@@ -29,25 +29,16 @@ from langgraph_convcoa.retrieval.scoring.patterns import Patterns, PatternType, 
 
 @dataclass(frozen=True, eq=False)
 class Memory:
-    """Passages and their patterns, in memory; one state of a `MemoryCorpus`, or a collection that does not change.
-
-    RetrievalError where the parts do not fit together.
-    """
+    """Passages and their patterns in memory: one state of a `MemoryCorpus`."""
 
     passages: list[Document]  # n documents with ids.
-    patterns: Patterns  # One multi-vector passage each: y_0 of the whole, then its windows Y.
-    spans: npt.NDArray[np.int64]  # (N - n, 2), where the windows of all passages in order stand in their texts, in characters.
-    # (n,), growing, never given to another passage of the same source; 0 to n - 1 when left out.
+    patterns: Patterns  # Of each passage y_0 of the whole, then its windows Y.
+    spans: npt.NDArray[np.int64]  # (N - n, 2), the places of all windows in their passages' texts, in characters.
+    # (n,), growing, never reused in the same source; 0 to n - 1 when left out.
     keys: Numbers = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     source: str = field(default_factory=lambda: secrets.token_hex(16))
 
     def __post_init__(self) -> None:
-        windows = len(self.patterns.values) - self.patterns.n
-        if len(self.passages) != self.patterns.n or self.spans.shape != (windows, 2):
-            raise RetrievalError(
-                f"The memory does not fit together: {len(self.passages)} passages and {len(self.spans)} spans for "
-                f"{self.patterns.n} sets of patterns with {windows} windows."
-            )
         if len(self.keys) != self.patterns.n:
             object.__setattr__(self, "keys", np.arange(self.patterns.n))
 
@@ -69,8 +60,8 @@ class Memory:
         return self.patterns
 
     def set_spans(self, index: int) -> list[Span]:
-        """Where the windows of a passage stand in its text."""
-        # Every set before this one has one row, y_0, that is no window.
+        """The places of a passage's windows in its text."""
+        # Each set before this one has one row, y_0, that is no window.
         start, stop = int(self.patterns.offsets[index]) - index, int(self.patterns.offsets[index + 1]) - index - 1
         return [(int(a), int(b)) for a, b in self.spans[start:stop]]
 
@@ -87,11 +78,11 @@ class Memory:
         return [*found.values()]
 
     def allowed(self, condition: Filter | None) -> npt.NDArray[np.bool_] | None:
-        """(n,), True for the passages that meet the condition; None where there is none."""
+        """(n,), True for the passages that meet the condition; None without a condition."""
         return allowed_passages(self.passages, condition)
 
     def check_encoder(self, encoder: Encoder) -> None:
-        """Raise RetrievalError for an encoder whose vectors have another length than the patterns."""
+        """Raise RetrievalError for an encoder of another dimension."""
         if len(self) and encoder.dimension != self.dimension:
             raise RetrievalError(
                 f"The encoder {encoder.name!r} gives vectors of length {encoder.dimension}, and the memory holds vectors "
@@ -105,17 +96,13 @@ class Memory:
         return Memory(passages, self.patterns.select(sets), _span_array(spans), self.keys[sets], self.source)
 
     def joined(self, other: Memory) -> Memory:
-        """The passages of both, with the source of this one; those of the other have greater keys, valid here."""
+        """The passages of both, with the source of this one; the other's keys are greater."""
         if not len(self):
             return Memory(other.passages, other.patterns, other.spans, other.keys, self.source)
         one, two = self.patterns, other.patterns
         scales = None if one.scales is None or two.scales is None else np.concatenate([one.scales, two.scales])
-        patterns = Patterns(
-            values=np.concatenate([one.values, two.values]),
-            offsets=np.concatenate([one.offsets, one.offsets[-1] + two.offsets[1:]]),
-            scales=scales,
-            dtype=one.dtype,
-        )
+        offsets = np.concatenate([one.offsets, one.offsets[-1] + two.offsets[1:]])
+        patterns = Patterns(np.concatenate([one.values, two.values]), offsets, scales, one.dtype)
         spans, keys = np.concatenate([self.spans, other.spans]), np.concatenate([self.keys, other.keys])
         return Memory([*self.passages, *other.passages], patterns, spans, keys, self.source)
 
@@ -128,30 +115,15 @@ def build_memory(
     progress: Progress = False,
     dtype: PatternType = "float32",
 ) -> Memory:
-    """Split documents into passages, encode them and their windows, and keep the patterns in memory.
+    """Split documents into passages and encode them and their windows.
 
-    RetrievalError where no document has text, an id is used twice, or the encoder's vectors are unusable.
+    RetrievalError if no document has text, an id is used twice, or the encoder's vectors are unusable.
     """
     return encoded_memory(split_documents(documents, encoder), encoder, dtype, cache, progress)
 
 
 class MemoryCorpus(Corpus):
-    """Passages in memory that can be added to, replaced and deleted.
-
-    Each change makes a new state; searches that have begun finish over the old one.
-
-    Example:
-        >>> from langchain_core.embeddings import DeterministicFakeEmbedding
-        >>> from langgraph_convcoa.retrieval.encoders.choice import as_encoder
-        >>> corpus, encoder = MemoryCorpus(), as_encoder(DeterministicFakeEmbedding(size=8))
-        >>> [done] = corpus.ingest([Document("Ada wrote it.", id="a"), Document("It was in 1843.", id="b")], encoder)
-        >>> done.ids
-        ['a', 'b']
-        >>> corpus.delete(["a", "z"])
-        ['a']
-        >>> len(corpus), corpus.snapshot().keys.tolist()
-        (1, [1])
-    """
+    """Passages in memory. Each change makes a new state; running searches use the old one."""
 
     bm25: BM25Follower
     graph: GraphFollower
@@ -177,7 +149,6 @@ class MemoryCorpus(Corpus):
         cache: PatternCache | None = None,
         progress: Progress = False,
     ) -> Iterator[Committed]:
-        """Add documents in one commit; nothing is changed where an id is there with another content."""
         with self._changing:
             state, there = self._state, self._documents()
             state.check_encoder(encoder)
@@ -194,7 +165,6 @@ class MemoryCorpus(Corpus):
         yield chosen.done
 
     def delete(self, ids: Iterable[str]) -> list[str]:
-        """Delete the documents of these ids that are there, and return their ids."""
         with self._changing:
             there = self._documents()
             names = check_deletable(ids, there, lambda unknown: _owners(self._state, there, unknown))
@@ -202,7 +172,6 @@ class MemoryCorpus(Corpus):
             return names
 
     def documents(self, ids: Iterable[str]) -> list[Document]:
-        """The documents, or passages of longer ones, of these ids that are there."""
         with self._changing:
             state, there = self._state, self._documents()
         passages = {str(passage.id): passage for passage in state.passages}
@@ -215,7 +184,7 @@ class MemoryCorpus(Corpus):
         return found
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # A copy changes by itself: its keys are valid under a source of its own. What follows it is built again.
+        # A copy changes independently: its keys are valid under a source of its own.
         return type(self), (replaced(self._state, source=secrets.token_hex(16)),)
 
     def __repr__(self) -> str:
@@ -240,12 +209,6 @@ def _owners(state: Memory, there: Mapping[str, Sequence[int]], _ids: Sequence[st
     return {str(state.passages[number].id): name for name, numbers in there.items() for number in numbers}
 
 
-def window_text(passage: Document, span: Span) -> str:
-    """The text of a window, as it is encoded."""
-    start, end = span
-    return passage.page_content[start:end]
-
-
 def encoded_memory(
     passages: list[Document],
     encoder: Encoder,
@@ -254,12 +217,12 @@ def encoded_memory(
     progress: Progress,
     first_key: int = 0,
 ) -> Memory:
-    """Passages with their windows and the patterns of both, numbered from a key on."""
+    """Passages with the patterns of them and their windows; the keys start at `first_key`."""
     spans = [windows(passage.page_content) for passage in passages]
     texts = [
         text
         for passage, parts in zip(passages, spans, strict=True)
-        for text in (pattern_text(passage), *(window_text(passage, span) for span in parts))
+        for text in (pattern_text(passage), *(passage.page_content[start:end] for start, end in parts))
     ]
     values, scales = encode_patterns(encode_texts(encoder, texts, cache, progress), dtype)
     offsets = np.cumsum([0, *(1 + len(parts) for parts in spans)], dtype=np.int64)
@@ -269,7 +232,7 @@ def encoded_memory(
 
 
 def empty_memory() -> Memory:
-    """A memory of nothing."""
+    """A memory without passages."""
     return Memory([], Patterns(np.zeros((0, 0), dtype=np.float32), np.zeros(1, dtype=np.int64)), _span_array([]))
 
 

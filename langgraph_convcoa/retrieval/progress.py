@@ -11,18 +11,17 @@ from itertools import accumulate
 
 @dataclass(frozen=True)
 class LongWork:
-    """A bar, with a piece of advice once it is seen that the work will take over a minute."""
+    """A bar, with advice once the work is expected to take over a minute."""
 
     advice: str
 
 
 Progress = bool | LongWork | Callable[[int, int], None]
-"""True for a bar on standard error, False for silence, or a function called with (done, total).
-
-Where standard error is no terminal, a line every half minute stands for the bar."""
+"""True for a bar on standard error (a line every half minute if it is no terminal), False for silence, or a function that is
+called with (done, total)."""
 
 _LINE_EVERY = 30.0
-# After so many seconds it is known how long the rest will take; more than so many are long.
+# Seconds until the remaining time is known, and the seconds that are long.
 _ADVICE_AFTER, _LONG = 3.0, 60.0
 
 
@@ -30,18 +29,10 @@ _ADVICE_AFTER, _LONG = 3.0, 60.0
 def track(
     progress: Progress, total: int | None, description: str, sizes: Sequence[int] | None = None
 ) -> Iterator[Callable[[int], None]]:
-    """Follow work of `total` steps; the value given is a function that is called with the number of steps just done.
+    """Follow work of `total` steps; call the yielded function with the number of steps just done.
 
-    An unknown total is None; a callback is then called with (done, done). The time that is left is by the sizes of the steps,
-    in their order, where they are given.
-
-    Example:
-        >>> seen = []
-        >>> with track(lambda done, total: seen.append((done, total)), 3, "Encoding") as advance:
-        ...     advance(1)
-        ...     advance(2)
-        >>> seen
-        [(1, 3), (3, 3)]
+    With an unknown total (None) a callback is called with (done, done). The remaining time is computed from the sizes of the
+    steps, if they are given.
     """
     if progress is False or total == 0:
         yield lambda _steps: None
@@ -75,7 +66,7 @@ def _shown(advice: str, total: int | None, description: str, sizes: Sequence[int
     with Bar(*columns, console=console) as bar:
         task = bar.add_task(description, total=whole, done=0)
         told, advised, done = time.monotonic(), not advice, 0
-        # Of the first step, before which a model may be loaded.
+        # A model may be loaded before the first step.
         began: tuple[float, int] | None = None
 
         def show(steps: int) -> None:
@@ -98,12 +89,7 @@ def _shown(advice: str, total: int | None, description: str, sizes: Sequence[int
 
 
 def progress_line(description: str, done: int, total: int | None, left: float | None) -> str:
-    """How far the work is, and how many seconds the rest takes, where that is known.
-
-    Example:
-        >>> progress_line("Encoding", 512, 2048, 180)
-        'Encoding: 512 of 2048, about 3 min left'
-    """
+    """A line such as "Encoding: 512 of 2048, about 3 min left"; `left` is in seconds."""
     if total is None or left is None:
         return f"{description}: {done}" if total is None else f"{description}: {done} of {total}"
     return f"{description}: {done} of {total}, about {f'{left / 60:.0f} min' if left >= 90 else f'{left:.0f} s'} left"

@@ -35,14 +35,7 @@ from langgraph_convcoa.retrieval.index.index import Index, encoder_of, open_or_c
 from langgraph_convcoa.retrieval.memory_corpus import MemoryCorpus, build_memory
 from langgraph_convcoa.retrieval.progress import Progress
 from langgraph_convcoa.retrieval.query.conversation_state import History, StateEncoder, history_pairs, messages_of
-from langgraph_convcoa.retrieval.query.model import (
-    MODEL_FOLDER,
-    RetrieverModel,
-    model_for,
-    opened_model,
-    own_encoder,
-    stated_model,
-)
+from langgraph_convcoa.retrieval.query.model import MODEL_FOLDER, RetrieverModel, model_for, opened_model, stated_model
 from langgraph_convcoa.retrieval.scoring.patterns import PatternType
 from langgraph_convcoa.retrieval.scoring.topk import check_settings
 from langgraph_convcoa.retrieval.searcher import Hit, find, hit_document
@@ -56,43 +49,38 @@ _LOGGER = logging.getLogger(__name__)
 class HopfieldRetriever(EditableRetriever):
     """Retrieve passages by sparse Hopfield association, in conversation, without a model call (Pan et al. 2024b, section 4).
 
-    A passage is a set of patterns: one of the whole and one of each window of up to three sentences. Its score for a query
-    state x is w <x, y_0> + sim(z, x), where z is what the windows give back to x. Earlier turns are a memory too, which pulls
-    the state towards them: normalise(x + lambda sparsemax(beta_h x H^T) H); the last 100 count.
+    A passage is a set of patterns: y_0 of the whole and one for each window of up to three sentences. Its score for a query
+    state x is w <x, y_0> + sim(z, x), where z is what the windows return for x. The last 100 turns are a memory too: the
+    state is normalise(x + lambda sparsemax(beta_h x H^T) H).
 
-    A call may set `k`, `history`, `filter`, `score_threshold` and `graph` in place of the retriever's, as in
-    `invoke(question, k=3, filter={"year": {"$gte": 2020}})`. `filter={}` searches all passages, a threshold of -inf leaves out
-    none. With `neighbours` each part of a long document comes as one text with up to so many parts before and after it;
-    `part` in its metadata is the place of what was found.
+    A call may override `k`, `history`, `filter`, `score_threshold` and `graph`, as in
+    `invoke(question, k=3, filter={"year": {"$gte": 2020}})`. With `neighbours=n` a part of a long document is returned with up
+    to n parts before and after it; `part` in its metadata is the place of what was found.
 
-    A score is from -(w + 1) to w + 1 + `lexical_weight`, and up to `lexical_history` more for a follow-up; 0 is no likeness.
-    Scores of one question can be compared, those of several only roughly.
-
-    A returned document has in its metadata `source`, `score`, `quote` (the window that matched best) and `certified`: whether
-    its ranking is certainly the exact one of all that is stored. It is, unless a walk along the `graph` changed it, or a
-    vector store or an engine named the candidates. Documents are compared without what the question made of them, so that
-    `MultiQueryRetriever` returns a passage once. Only the start of a query counts that is longer than the encoder reads.
+    A score is from -(w + 1) to w + 1 + `lexical_weight`, and up to `lexical_history` more for a follow-up. A returned document
+    has in its metadata `source`, `score`, `quote` (the best window) and `certified`: True if its ranking is proved to be
+    exact. A walk along the `graph` may prevent that; a vector store and an engine always do. Documents are compared without
+    these, so `MultiQueryRetriever` returns a passage once. A query is cut off at the encoder's length.
 
     Attributes:
-        k: How many documents are returned, at most.
-        beta: Inverse temperature of the association: 0 for the mean of the windows, infinity for the best.
+        k: The most documents that are returned.
+        beta: Inverse temperature of the association: 0 for the mean of the windows, infinity for the best window.
         passage_weight: w, the weight of the whole-passage pattern.
-        lexical_weight: Weight of BM25 of the question over its best score (hybrid search); 0 leaves BM25 out altogether.
-        lexical_history: Weight of BM25 of a follow-up's words with those of the turns before it, over its best score.
-        history_weight: lambda, how far earlier turns pull the query.
+        lexical_weight: Weight of BM25 of the question over its best score (hybrid search); 0 for no BM25.
+        lexical_history: Weight of BM25 of a follow-up's words with those of the earlier turns, over its best score.
+        history_weight: lambda, the weight of earlier turns.
         history_beta: beta_h, inverse temperature of the association with earlier turns.
-        score_threshold: Documents below this score are left out.
-        filter: Metadata that passages must have (`filters.predicate`), or a function that says whether one may be returned.
-        return_association: Put under `association` which windows matched: [{text, start, end, weight}].
+        score_threshold: The least score of a returned document.
+        filter: Metadata that passages must have (`filters.predicate`), or a function that accepts a passage.
+        return_association: Return the weights of the windows under `association`: [{text, start, end, weight}].
         graph: True or `GraphSettings`: a walk along the evidence graph, from the best passages and the names in the question,
-            ranks what it reaches. `score` stays that of the passage, so that scores need not descend; `graph_path` tells how a
-            passage that it raised was reached. Without titles, in a vector store, in an engine and in an index that was made
-            without a graph, the score alone ranks.
+            ranks what it reaches. Scores stay those of the passages and need not descend; `graph_path` is the way to a raised
+            passage. Vector stores, engines and indexes that were made without a graph have none.
         corpus: A `MemoryCorpus`, an `Index` on disk, a `VectorStoreCorpus` or an `EngineCorpus`. `model_copy` shares it; a
-            deep copy or a pickle has passages in memory of its own, and opens what is elsewhere.
-        encoder: What encodes the queries, and encoded the corpus.
-        model: What training gave the query's side: "default" (the model that comes with the package), "untrained", a folder
-            that `convcoa train` made, or a `RetrieverModel`. When None, "default" with the default encoder, else "untrained".
+            deep copy or a pickle copies passages in memory.
+        encoder: The encoder of the queries and the corpus.
+        model: The trained query side: "default" (in the package), "untrained", a folder that `convcoa train` made, or a
+            `RetrieverModel`. None means "default" with the default encoder, else "untrained".
 
     Raises:
         InputError: A setting, the query or the history cannot be used; on construction or `invoke`.
@@ -138,7 +126,7 @@ class HopfieldRetriever(EditableRetriever):
                 "into an engine and use HopfieldRetriever.from_engine."
             )
         named = opened_model(model, corpus.path)
-        kept = as_encoder(own_encoder(named) if encoder is None else encoder)
+        kept = as_encoder(encoder)
         opened = model_for(named, kept)
         settings = {**corpus.default_settings(), **(opened.settings if opened else {}), **settings}
         settings |= {"corpus": corpus, "encoder": kept, "model": opened or named}
@@ -169,19 +157,19 @@ class HopfieldRetriever(EditableRetriever):
 
         Args:
             documents: Long ones are split into passages `{id}#{n}`; `metadata["title"]` is encoded with the text.
-            k: How many documents are returned, at most.
+            k: The most documents that are returned.
             encoder: An encoder, LangChain embeddings or a model name; all-MiniLM-L6-v2 when None.
-            path: A folder for an index on disk. It is made there, read and encoded batch by batch; where it is already,
-                documents that it does not have are added, so that a run that was killed can be run again.
-            dtype: How patterns are stored: "float32" (also when None) or "int8".
-            cache: Where encoded patterns are kept between runs: a `PatternCache` or the path of one.
+            path: A folder for an index on disk. Missing documents are added to an existing index, so a killed run can be run
+                again.
+            dtype: The type of stored patterns: "float32" (also when None) or "int8".
+            cache: Keeps encoded patterns between runs: a `PatternCache` or its path.
             progress: True for a bar on standard error, or a function called with (done, total).
             **settings: The class's other attributes, such as `beta=20.0`.
 
         Raises:
             RetrievalError: No document has text, an id is used twice, or the documents cannot be encoded or stored.
         """
-        # Made before its corpus, so that bad settings are errors before minutes of encoding.
+        # Bad settings are errors before minutes of encoding.
         retriever = cls(corpus=MemoryCorpus(), encoder=encoder, k=k, **settings)
         documents, store = checked_documents(documents), as_cache(cache)
         if path is None:
@@ -207,7 +195,7 @@ class HopfieldRetriever(EditableRetriever):
         ids: Iterable[str] | None = None,
         **settings: Any,
     ) -> Self:
-        """`from_documents` for plain texts, with their metadata and ids where given, in the same order."""
+        """`from_documents` for plain texts, with metadata and ids in the same order."""
         return cls.from_documents(text_documents(texts, metadatas, ids), **settings)
 
     @classmethod
@@ -221,17 +209,16 @@ class HopfieldRetriever(EditableRetriever):
         cache: PatternCache | str | Path | None = None,
         **settings: Any,
     ) -> Self:
-        """A retriever over a vector store: the store finds candidates, which are ranked here.
+        """A retriever over a vector store: the store names candidates, which are ranked here by their exact scores.
 
-        Scores are exact for the candidates; what the store does not name cannot be found, so that nothing is certified.
-        There is no BM25, which weighs words over all passages. Documents are added to and deleted from the store itself.
+        Only candidates can be found, so nothing is certified, and there is no BM25. Add and delete documents in the store.
 
         Args:
             store: Any LangChain `VectorStore`.
-            encoder: Encodes windows and questions; the store's own embeddings when None, where it names them.
-            candidates: How many documents are fetched a question, at least k of them. `filter` is applied to these.
-            search_kwargs: What every search of the store is given, such as `filter`, in the store's own form.
-            cache: Where encoded windows are kept between runs: a `PatternCache` or the path of one.
+            encoder: Encodes windows and questions; the store's own embeddings when None, if it names them.
+            candidates: Documents that are fetched for a question, at least k. `filter` is applied to these.
+            search_kwargs: Arguments of every search of the store, such as `filter` in the store's own form.
+            cache: Keeps encoded windows between runs: a `PatternCache` or its path.
             **settings: The class's other attributes.
 
         Example:
@@ -257,18 +244,17 @@ class HopfieldRetriever(EditableRetriever):
         timeout: float = 10.0,
         **settings: Any,
     ) -> Self:
-        """A retriever over an engine, for many passages, writers and programs: PostgreSQL with pgvector, or Milvus.
+        """A retriever over an engine, PostgreSQL with pgvector or Milvus, for many passages, writers and programs.
 
-        The engine names candidates by vector and by BM25, which are ranked by the exact score; what it does not name cannot
-        be found, so that nothing is certified. A `filter` is a mapping, which the engine applies to all passages. There is no
-        evidence graph. The first documents that are added make the collection. See "Engines" in the documentation.
+        The engine names candidates by vector and by BM25, which are ranked by the exact score. Only they can be found, so
+        nothing is certified. A `filter` is a mapping. There is no evidence graph. Adding documents makes the collection.
 
         Args:
-            engine: An engine, or the address of one: postgresql://user@host:5432/database?collection=NAME&tenant=NAME.
+            engine: An engine, or its address: postgresql://user@host:5432/database?collection=NAME&tenant=NAME.
             collection: In place of the address's.
-            tenant: Whose passages these are, in place of the address's; those of others are never seen.
-            encoder: The one that the collection was encoded with; all-MiniLM-L6-v2 when None.
-            candidates: How many passages are named by vector, and as many by words, a question; at least k of them.
+            tenant: Owner of the passages, in place of the address's; those of others are never seen.
+            encoder: The encoder of the collection; all-MiniLM-L6-v2 when None.
+            candidates: Passages named by vector, and as many by words, for a question; at least k.
             timeout: Seconds until the engine's answer, or a RetrievalError.
             **settings: The class's other attributes.
 
@@ -287,24 +273,22 @@ class HopfieldRetriever(EditableRetriever):
 
     @classmethod
     def from_pretrained(cls, path: str | Path, *, encoder: Encoder | Embeddings | str | None = None, **settings: Any) -> Self:
-        """Open an index that `save_pretrained`, `from_documents(path=...)` or `convcoa index` made; nothing is read in full.
+        """Open an index that `save_pretrained`, `from_documents(path=...)` or `convcoa index` made; little of it is read.
 
         Args:
             path: The folder.
-            encoder: The one that it was built with; a sentence-transformers model is found again when None.
-            **settings: In place of those that were saved; `graph=True` walks in an index that was made without a graph, which
-                is then made at the first search.
+            encoder: The encoder of the index; when None a sentence-transformers model is opened by its saved name.
+            **settings: In place of the saved ones. `graph=True` makes a missing graph at the first search.
 
         Raises:
             InputError: A setting is out of range.
-            RetrievalError: There is no index, it is of another version or encoder, damaged or cut short; or the folder holds
-                shards, which were removed.
+            RetrievalError: There is no index, or it has another version or encoder, is damaged or cut short.
         """
         index = Index(path)
         kept: Any = encoder_of(index.head) if encoder is None else encoder
         retriever = cls(corpus=index, encoder=kept, **index.head.settings | settings)
         if encoder is not None:
-            # The index's own encoder is checked when it is first used, so that no model is loaded before.
+            # The index's own encoder is checked, and loaded, on first use.
             retriever.check_encoder()
         return retriever
 
@@ -349,17 +333,9 @@ class HopfieldRetriever(EditableRetriever):
         filter: Filter | None = None,
         score_threshold: float | None = None,
     ) -> list[list[tuple[str, float]]]:
-        """The ids and scores of the best passages for each of many queries, best first.
+        """The ids and scores of the best passages for each query, best first; with a `graph`, in the order of its walk.
 
-        With a `graph` the scores need not descend: the order is that of the walk.
-
-        Args:
-            queries: n questions.
-            histories: n histories, or None where no question has one.
-            k: How many passages a query; the retriever's k when None.
-            filter: In place of the retriever's.
-            score_threshold: In place of the retriever's.
-
+        `histories` has a history or None for each query; the other arguments are used in place of the retriever's.
         """
         called = self._called(k=k, filter=filter, score_threshold=score_threshold)
         if isinstance(queries, str):
@@ -370,10 +346,9 @@ class HopfieldRetriever(EditableRetriever):
         return [[(str(hit.passage.document.id), hit.score) for hit in hits] for hits in found]
 
     def history_aware(self) -> Runnable[dict[str, Any] | str, list[Document]]:
-        """The retriever on `{"input": str, "chat_history": messages}`.
+        """The retriever on `{"input": str, "chat_history": messages}`, in place of `create_history_aware_retriever`.
 
-        It replaces LangChain's `create_history_aware_retriever`, without a model call. `chat_history` holds messages in any
-        form that LangChain takes. It may be absent, and may end with the input itself; a string is an input without it.
+        It needs no model call. `chat_history` may be absent, and may end with the input; a string is an input without it.
 
         Example:
             >>> from langchain_core.embeddings import DeterministicFakeEmbedding
@@ -401,16 +376,16 @@ class HopfieldRetriever(EditableRetriever):
         return RunnableLambda(retrieve, afunc=aretrieve, name="history_aware_retriever")
 
     def check_encoder(self) -> None:
-        """Load the encoder and compare it with the one that an index was built with, as the first search does otherwise."""
+        """Load the encoder and compare it with that of an index, as the first search does otherwise."""
         self.corpus.snapshot().check_encoder(self.encoder)
 
     def _called(self, **options: Any) -> Self:
-        """The retriever with the settings that a call gives in place of its own."""
+        """The retriever with the settings of a call."""
         given = {name: value for name, value in options.items() if value is not None}
         return self.model_copy(update=given) if given else self
 
     def _query(self, questions: Sequence[str], histories: Sequence[History | None], neighbours: int = 0) -> Query:
-        """The questions with their query states, and the settings of a search, checked."""
+        """The checked questions with their query states and the settings of the search."""
         self._check()
         if isinstance(neighbours, bool) or not isinstance(neighbours, int) or neighbours < 0:
             raise InputError(f"neighbours must be a whole number of at least 0, not {neighbours!r}.")
@@ -418,7 +393,7 @@ class HopfieldRetriever(EditableRetriever):
         if len(turns) != len(questions):
             raise InputError(f"There are {len(questions)} queries and {len(turns)} histories; give one of each.")
         texts = [_query_text(question) for question in questions]
-        # An app that appends the new question to its messages first hands it over twice.
+        # An app may have appended the new question to its messages.
         earlier = [
             history[:-1] if history and history[-1] == (text, "") else history
             for text, history in zip(texts, turns, strict=True)
@@ -441,7 +416,7 @@ class HopfieldRetriever(EditableRetriever):
         )
 
     def _search(self, query: Query, view: View, *, paths: bool = False) -> tuple[View, list[list[Hit]]]:
-        """The best passages for each question, and the state of the corpus that was searched."""
+        """The best passages for each question, and the view that was searched."""
         for _ in range(ATTEMPTS - 1):
             view.check_encoder(self.encoder)
             try:
@@ -459,7 +434,7 @@ class HopfieldRetriever(EditableRetriever):
         return [joined(document, parts) for document, parts in zip(documents, around, strict=True)]
 
     def _check(self) -> None:
-        """Raise InputError for a setting that cannot be used: they can be set at any time."""
+        """Raise InputError for a bad setting; settings can be changed at any time."""
         check_settings(self.k, self.beta, self.passage_weight)
         for name in ("history_weight", "lexical_weight", "lexical_history"):
             if not 0 <= getattr(self, name) < math.inf:
@@ -474,7 +449,7 @@ class HopfieldRetriever(EditableRetriever):
         graph_settings(self.graph)
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
-        """What it holds, and the settings that are not those by default."""
+        """The corpus, the encoder and the settings that differ from the defaults."""
         yield "corpus", self.corpus
         yield "encoder", self.encoder
         if self.model is not None:
@@ -488,16 +463,15 @@ class HopfieldRetriever(EditableRetriever):
         return LangSmithRetrieverParams(ls_retriever_name="hopfield", ls_embedding_provider=type(self.encoder).__name__)
 
     def save_pretrained(self, path: str | Path, *, dtype: PatternType | None = None) -> None:
-        """Save the corpus and the settings as an index, in place of one that is there, all at once or not at all.
+        """Save the corpus and the settings as an index, in place of an index there, completely or not at all.
 
         Args:
-            path: A folder that is empty, does not exist or holds an index. Where it is the index that is searched, only the
-                settings are saved: its documents are already.
-            dtype: "float32" or "int8"; as the patterns are when None.
+            path: A folder that is empty, does not exist or holds an index. For the searched index only settings are saved.
+            dtype: "float32" or "int8"; the patterns' own type when None.
 
         Raises:
             InputError: An id or metadata cannot be stored, or the corpus is a vector store.
-            RetrievalError: The folder cannot be used or written to; an index that was there is as it was.
+            RetrievalError: The folder cannot be used or written to.
         """
         settings = self._settings() | {"model": stated_model(self.model, path)}
         if not self.corpus.keep_settings(path, settings, dtype):
@@ -517,7 +491,7 @@ class HopfieldRetriever(EditableRetriever):
 
 
 def _query_text(query: str) -> str:
-    """A question as it is encoded; InputError where it is no text or empty."""
+    """A question as it is encoded; InputError if it is no text or empty."""
     if not isinstance(query, str):
         raise InputError(f"The question must be a string, not {type(query).__name__}.")
     text = clean(query).strip()

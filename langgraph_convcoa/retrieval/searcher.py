@@ -1,4 +1,4 @@
-"""One search of a corpus: from query states to ranked passages, and to the documents that are returned."""
+"""One search of a corpus: from query states to ranked passages and returned documents."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ _OF_THE_QUESTION = frozenset({"score", "certified", "quote", "association", "gra
 
 
 class Hit(NamedTuple):
-    """A passage that was found, its number in the view, and whether the ranking is certainly the exact one."""
+    """A found passage."""
 
-    number: int
+    number: int  # In the view.
     score: float
     passage: Passage
-    certified: bool
-    path: Sequence[str] = ()  # From the question along the evidence graph, where that raised the passage.
+    certified: bool  # True if the ranking is proved to be exact.
+    path: Sequence[str] = ()  # From the question along the evidence graph, if that raised the passage.
 
 
 class FoundMetadata(dict[str, Any]):
-    """Metadata of a passage that was found, which is compared without what the question made of it.
+    """Metadata of a found passage, compared without `score` and the other entries that depend on the question.
 
-    LangChain tells documents apart by `==` where it unites the results of several questions. Copies and pickles are plain.
+    LangChain compares documents by `==` when it unites results of several questions. Copies and pickles are plain dicts.
 
     Example:
         >>> one, other = FoundMetadata(source="a", score=0.5), FoundMetadata(source="a", score=0.7)
@@ -61,7 +61,7 @@ def _lasting(metadata: dict[str, Any]) -> dict[str, Any]:
 
 
 def find(corpus: Corpus, view: View, query: Query, *, paths: bool = False) -> list[list[Hit]]:
-    """The best passages of a view for each question, without those below the threshold; with `paths` if wanted."""
+    """The best passages of a view for each question that reach the threshold, with their `paths` if wanted."""
     if not len(view):
         return [[] for _ in query.questions]
     extra = _lexical(corpus, view, query)
@@ -103,7 +103,7 @@ def find(corpus: Corpus, view: View, query: Query, *, paths: bool = False) -> li
 
 
 def _lexical(corpus: Corpus, view: View, query: Query) -> Vectors | None:
-    """What BM25 adds to the scores, (q, n); None where words do not count."""
+    """BM25 times its weights, (q, n); None without BM25."""
     if corpus.bm25 is None or not query.lexical_weight:
         return None
     extra: Vectors = np.float32(query.lexical_weight) * corpus.bm25.scores(view, query.questions)
@@ -120,11 +120,11 @@ class _Along:
     numbers: Numbers  # Of the walk's passages.
 
     def trail(self, number: int) -> list[int]:
-        """The walk's nodes on the way to a passage that it raised."""
+        """The nodes on the way to a passage that the walk raised."""
         return self.walk.trail(int(np.searchsorted(self.numbers, number)))
 
     def passages(self, trail: Sequence[int]) -> dict[int, int]:
-        """The numbers in the view of the nodes that are passages."""
+        """The numbers in the view of a trail's passages."""
         return {node: int(self.numbers[node]) for node in trail if node < len(self.numbers)}
 
     def told(self, trail: list[int], passages: dict[int, Passage]) -> list[str]:
@@ -135,7 +135,7 @@ class _Along:
 def _walked(
     view: View, query: Query, ranking: Ranking, links: Links, numbers: Numbers, extra: Vectors | None
 ) -> tuple[Ranking, _Along]:
-    """The ranking by what a walk brought to passages, then those that it did not reach; the scores are the search's."""
+    """The passages that a walk reached by their mass, then the others; with the scores of the search."""
     assert query.graph is not None
     walked = walk(links, query.questions[0], np.searchsorted(numbers, ranking.indices), ranking.scores, query.graph)
     allowed = view.allowed(query.filter)
@@ -161,22 +161,21 @@ def _search(patterns: Patterns, query: Query, extra: Vectors | None, allowed: np
 
 
 def _best(mass: npt.NDArray[np.float64], k: int) -> Numbers:
-    """The k greatest above 0, in order; equal ones in the order of their places."""
-    # More than k, so that of equal ones the first are kept.
+    """The k greatest values above 0, in order; equal ones by number."""
     bound = np.partition(mass, len(mass) - k)[len(mass) - k] if k < len(mass) else 0.0
     there = np.flatnonzero((mass >= bound) & (mass > 0))
     return there[np.argsort(-mass[there], kind="stable")][:k]
 
 
 def hit_document(view: View, hit: Hit, query: Query, *, association: bool) -> Document:
-    """A new document of a passage, with `source`, `score`, `certified`, `quote`, `graph_path` and `association` if wanted."""
+    """A found passage as a document with `source`, `score`, `certified`, `quote`, `graph_path` and `association`."""
     passage, spans = hit.passage.document, hit.passage.spans
     patterns = view.patterns_for(np.array([hit.number]))
     shares, products = associate(patterns, hit.number, query.states[0], query.beta)
     texts = [passage.page_content[start:end] for start, end in spans]
     metadata = copy.deepcopy(passage.metadata)
     metadata.setdefault("source", str(metadata.get("document_id") or passage.id))
-    # By product where weights are equal, as all are at beta = 0.
+    # Equal weights, as at beta = 0, are decided by the product.
     best = max(range(len(texts)), key=lambda i: (shares[i], products[i]))
     metadata |= {"score": hit.score, "certified": hit.certified, "quote": texts[best]}
     if hit.path:
@@ -187,6 +186,6 @@ def hit_document(view: View, hit: Hit, query: Query, *, association: bool) -> Do
             for text, (start, end), weight in zip(texts, spans, shares, strict=True)
         ]
     found = Document(id=passage.id, page_content=passage.page_content)
-    # Given to the constructor, it would be copied into a plain dict.
+    # The constructor would copy it into a plain dict.
     found.metadata = FoundMetadata(metadata)
     return found

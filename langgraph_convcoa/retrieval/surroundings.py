@@ -1,4 +1,4 @@
-"""Parts of a document together with those beside them: what was found, with what was said just before and after it."""
+"""Found parts of a document together with the parts before and after them."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from langgraph_convcoa.retrieval.corpus import Corpus, Passage, View
 from langgraph_convcoa.retrieval.searcher import Hit
 
 _LONGEST_GAP = 20
-"""Characters of white space that may have stood between two parts of a document; a part that is missing leaves more."""
+"""The most white space between two neighbouring parts of a document; a missing part leaves more."""
 
 
 def surroundings(corpus: Corpus, view: View, hits: Sequence[Hit], neighbours: int) -> Iterator[list[Passage]]:
-    """The part of each hit and up to so many parts of its document on either side, in order; no part comes twice."""
+    """Each hit with up to `neighbours` parts of its document on either side, in order; no part comes twice."""
     taken = {hit.passage.document.id for hit in hits}
     for hit in hits:
         if not _is_part(hit.passage):
@@ -27,7 +27,7 @@ def surroundings(corpus: Corpus, view: View, hits: Sequence[Hit], neighbours: in
 
 
 def joined(document: Document, parts: Sequence[Passage]) -> Document:
-    """A found document with the parts around it; `part` in its metadata is where what was found stands in its text."""
+    """A found document with the parts around it; `part` in its metadata is the place of what was found."""
     if len(parts) == 1:
         return document
     text, place = parts[0].document.page_content, 0
@@ -51,7 +51,7 @@ def _is_part(passage: Passage) -> bool:
 
 
 def _run(found: Passage, beside: Sequence[Passage], taken: set[str | None]) -> list[Passage]:
-    """Passages, nearest first, up to the first that is taken or does not go on where the last ended."""
+    """Passages, nearest first, up to the first that is taken or does not adjoin the one before."""
     run: list[Passage] = []
     last = found
     for passage in beside:
@@ -63,7 +63,7 @@ def _run(found: Passage, beside: Sequence[Passage], taken: set[str | None]) -> l
 
 
 def _goes_on(one: Passage, other: Passage) -> bool:
-    """Whether two passages are parts of one document that stand side by side."""
+    """True if two passages are neighbouring parts of one document."""
     if not _is_part(other) or one.document.metadata["document_id"] != other.document.metadata["document_id"]:
         return False
     return min(abs(_gap(one.document, other.document)), abs(_gap(other.document, one.document))) <= _LONGEST_GAP

@@ -1,4 +1,4 @@
-"""Threads for matrix work: a pool for the time of some work, which leaves the settings of matrix libraries alone."""
+"""Threads for matrix work, in a pool for a block."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from contextlib import contextmanager, nullcontext
 from typing import Any
 
 Each = Callable[[Callable[[Any], object], Sequence[Any]], object]
-"""Does a piece of work for every job, in no certain order."""
+"""Runs a function for each job, in any order."""
 
 
 def cores() -> int:
-    """How many threads may compute: OMP_NUM_THREADS where it is set, as for torch, else the cores of this process."""
+    """The number of computing threads: OMP_NUM_THREADS, as for torch, or the cores of this process."""
     wanted = os.environ.get("OMP_NUM_THREADS", "")
     if wanted.isdecimal() and int(wanted) > 0:
         return int(wanted)
@@ -25,17 +25,7 @@ def cores() -> int:
 
 @contextmanager
 def workers(*, parallel: bool) -> Iterator[Each]:
-    """This thread, or as many as there are `cores`; errors of a job are raised here.
-
-    Each thread takes job after job, so that a block is still in its core's cache at the next step.
-
-    Example:
-        >>> found = []
-        >>> with workers(parallel=True) as each:
-        ...     each(found.append, [1, 2, 3])
-        >>> sorted(found)
-        [1, 2, 3]
-    """
+    """Run jobs in this thread, or in as many as there are `cores`; errors of a job are raised here."""
     number = cores() if parallel else 1
     pool = ThreadPoolExecutor(number, "matrices") if number > 1 else None
 

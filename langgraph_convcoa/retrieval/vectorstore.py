@@ -1,4 +1,4 @@
-"""The corpus of a LangChain vector store: it names candidates for a question, which are encoded in windows and ranked here."""
+"""The corpus of a LangChain vector store, which names candidates for a question; they are encoded and ranked here."""
 
 from __future__ import annotations
 
@@ -17,24 +17,21 @@ from langgraph_convcoa.retrieval.encoders.base import Encoder
 from langgraph_convcoa.retrieval.encoders.cache import PatternCache
 from langgraph_convcoa.retrieval.encoders.choice import as_encoder
 from langgraph_convcoa.retrieval.encoders.embeddings import EmbeddingsEncoder
-from langgraph_convcoa.retrieval.encoders.wrappers import RecentEncoder
+from langgraph_convcoa.retrieval.encoders.recent import RecentEncoder
 from langgraph_convcoa.retrieval.memory_corpus import Memory, build_memory, empty_memory
 from langgraph_convcoa.retrieval.query.conversation_state import StateEncoder
 
 _BY_VECTOR, _BY_TEXT = "similarity_search_by_vector", "similarity_search"
-# How many encoded texts are kept in memory.
+# Encoded texts in memory.
 _KEPT = 20_000
 
 
 class VectorStoreCorpus(Corpus):
-    """The candidates that a vector store finds for a question; what it does not name cannot be found, so nothing is certified.
+    """Candidates from a vector store; the arguments are those of `HopfieldRetriever.from_vectorstore`.
 
-    The store is searched by vector, with the conversation in the query state, where it says which embeddings it uses
-    (`store.embeddings`) and can be searched so; else by the text of the question with the user's turn before it.
-
-    Windows of candidates are encoded when they are first met and kept by content, for this object and, given a cache, on disk;
-    the first questions over a large store are therefore slow. Documents that are longer than the encoder reads are split as
-    elsewhere, and their parts carry `{id}#{n}`. For the arguments see `HopfieldRetriever.from_vectorstore`.
+    The store is searched by vector, with the conversation in the query state, if it names its embeddings
+    (`store.embeddings`) and supports it; else by the text of the question with the user's previous turn. Windows of
+    candidates are encoded on first use and kept, so the first questions are slow. Long documents are split as elsewhere.
     """
 
     complete: ClassVar[bool] = False
@@ -68,15 +65,14 @@ class VectorStoreCorpus(Corpus):
         raise InputError("A vector store does not say how many documents it has; ask the store itself.")
 
     def snapshot(self) -> Memory:
-        """Nothing: a store names its passages only for a question."""
+        """An empty view: a store names passages only for a question."""
         return empty_memory()
 
     def view(self, asked: Query) -> Memory:
-        """The candidates for one question, in the store's order; RetrievalError where the store fails."""
+        """The candidates for one question, in the store's order; RetrievalError if the store fails."""
         method, query = self._request(asked)
         try:
             found = getattr(self.store, method)(query, **self._arguments(asked))
-        # What a store raises is not known here.
         except Exception as error:
             if not self._refused(method, error):
                 raise self._failure(error) from error
@@ -103,7 +99,7 @@ class VectorStoreCorpus(Corpus):
         return f"VectorStoreCorpus({type(self.store).__name__})"
 
     def _request(self, asked: Query) -> tuple[str, list[float] | str]:
-        """The store's method and what it is asked with: the query state in the store's space, or text."""
+        """The store's method and its argument: the query state in the store's space, or text."""
         if not self._by_vector or self._own is None or self._states is None:
             return _BY_TEXT, " ".join([*(question for question, _ in asked.turns[0][-1:] if question), asked.questions[0]])
         state = asked.states[0]
@@ -116,7 +112,7 @@ class VectorStoreCorpus(Corpus):
         return {**self.search_kwargs, "k": max(asked.k, self.candidates)}
 
     def _refused(self, method: str, error: Exception) -> bool:
-        """Whether the store cannot be searched by vector; it is asked by text from here on."""
+        """True if the store cannot be searched by vector; from then on it is searched by text."""
         if method == _BY_VECTOR and isinstance(error, NotImplementedError):
             self._by_vector = False
             return True
@@ -135,7 +131,7 @@ class VectorStoreCorpus(Corpus):
 
 
 class _StoreEncoder(EmbeddingsEncoder):
-    """The store's embeddings, and how long their vectors are: what a store that compares by distance wants of a state."""
+    """The store's embeddings and the length of their vectors, which a state needs for a store that compares by distance."""
 
     length = 1.0
 

@@ -9,9 +9,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from langgraph_convcoa.retrieval.documents.split import document_id
-from langgraph_convcoa.retrieval.encoders.base import Encoder, Vectors
+from langgraph_convcoa.retrieval.encoders.base import DelegatingEncoder, Encoder, Vectors
 from langgraph_convcoa.retrieval.encoders.cache import PatternCache, encode_texts
-from langgraph_convcoa.retrieval.encoders.wrappers import DelegatingEncoder
 from langgraph_convcoa.retrieval.memory_corpus import Memory, build_memory
 from langgraph_convcoa.retrieval.progress import Progress
 from langgraph_convcoa.retrieval.query.conversation_state import conversational_state, turn_text

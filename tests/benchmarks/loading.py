@@ -84,7 +84,7 @@ def documents(count: int, distinct: int = _DISTINCT) -> Iterator[Document]:
 def throughput(address: str, count: int, runs: int) -> dict[str, Any]:
     """Seconds of both, in alternation; `settled` are those of the indexes that searches need, which the engine builds last."""
     encoder: Encoder = MadeUp()
-    prepared = stored_passages(entries_of(documents(min(count, _DISTINCT))), encoder)
+    prepared = stored_passages([*entries_of(documents(min(count, _DISTINCT)))], encoder)
 
     def again() -> Iterator[list[StoredPassage]]:
         for start in range(0, count, _TOGETHER):
@@ -169,7 +169,7 @@ def ray(address: str, count: int, workers: int, runs: int) -> dict[str, Any]:
 
             encoder = SentenceTransformerEncoder()
             if number:
-                ray_load(opened, partial(_read, count=count), encoder, workers=number, progress=note)
+                ray_load(opened, partial(_read, count=count), encoder, told=lambda *_: None, workers=number, progress=note)
             else:
                 load_into(opened(), documents(count, count), encoder, progress=note)
             (start, first), (end, last) = seen[0], seen[-1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import example, given
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from langgraph_convcoa.actions.web.fetch import PageError
 from langgraph_convcoa.actions.web.pages import page_data
 from langgraph_convcoa.errors import DocumentError
-from langgraph_convcoa.retrieval.documents.load import read_bytes
+from langgraph_convcoa.retrieval.documents.load import read_pieces
 from langgraph_convcoa.retrieval.documents.markup import load_extractor
 from langgraph_convcoa.retrieval.documents.worker import LimitError, Workers
 from tests.fuzz import fuzzed
@@ -67,15 +68,21 @@ def test_any_page_is_read_or_left_out(workers: Workers, body: bytes, kind: str, 
         text.encode()
 
 
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("fuzz") / "any"
+
+
 @fuzzed
 @given(BODIES, st.sampled_from([".html", ".md", ".txt", ".csv", ".json", ".jsonl"]))
 @example(b"<p x " * 1_000, ".html")
 @example(b"[" * 5_000, ".md")
 @example(b"," * 20_000 + b"\n," * 20_000, ".csv")
 @example(b"[" * 200_000, ".json")
-def test_any_document_is_read_or_refused(workers: Workers, body: bytes, suffix: str) -> None:
+def test_any_document_is_read_or_refused(workers: Workers, file: Path, body: bytes, suffix: str) -> None:
+    file.write_bytes(body)
     try:
-        pieces, _ = workers.call(read_bytes, body, suffix, 10_000_000, seconds=30)
+        pieces, _ = workers.call(read_pieces, str(file), suffix, 10_000_000, 3.0, seconds=30)
     except (DocumentError, LimitError) as error:
         assert "ended the process" not in str(error)
         assert "\n" not in str(error)

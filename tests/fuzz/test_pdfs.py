@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from langgraph_convcoa.errors import DocumentError
-from langgraph_convcoa.retrieval.documents.load import read_bytes
+from langgraph_convcoa.retrieval.documents.load import read_pieces
 from langgraph_convcoa.retrieval.documents.worker import LimitError, Workers
 from tests.fuzz import fuzzed
 
@@ -85,11 +86,17 @@ def workers() -> Iterator[Workers]:
         yield shared
 
 
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("fuzz") / "any"
+
+
 @fuzzed
 @given(st.one_of(pdfs(), st.binary(max_size=200).map(lambda data: b"%PDF-1.4\n" + data)))
-def test_any_pdf_is_read_or_refused(workers: Workers, data: bytes) -> None:
+def test_any_pdf_is_read_or_refused(workers: Workers, file: Path, data: bytes) -> None:
+    file.write_bytes(data)
     try:
-        pieces, _ = workers.call(read_bytes, data, ".pdf", 1_000_000, seconds=30)
+        pieces, _ = workers.call(read_pieces, str(file), ".pdf", 1_000_000, 3.0, seconds=30)
     except DocumentError as error:
         assert "\n" not in str(error)
         return

@@ -71,6 +71,11 @@ def encoder() -> BagOfWords:
     return BagOfWords()
 
 
+@pytest.fixture
+def small() -> BagOfWords:
+    return BagOfWords(dimension=32)
+
+
 @pytest.fixture(scope="session")
 def milvus() -> Iterator[str]:
     """The URL of a Milvus in a file, without a collection."""

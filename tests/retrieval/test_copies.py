@@ -7,8 +7,8 @@ import pickle
 import pytest
 from langchain_core.embeddings import DeterministicFakeEmbedding
 
+from langgraph_convcoa.retrieval.encoders.recent import RecentEncoder
 from langgraph_convcoa.retrieval.encoders.sentence_transformer import SentenceTransformerEncoder
-from langgraph_convcoa.retrieval.encoders.wrappers import RecentEncoder, TwoTowerEncoder
 from langgraph_convcoa.retrieval.memory_corpus import MemoryCorpus
 from langgraph_convcoa.retrieval.query.model import default_model
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
@@ -69,9 +69,6 @@ def test_encoders_are_copied_by_their_settings(copied):
     other = copied(RecentEncoder(encoder, 5)).encoder
     assert repr(other) == repr(encoder)
     assert (other.device, other.batch_size) == ("cpu", 7)
-    towers = copied(TwoTowerEncoder(encoder, encoder))
-    assert towers.question is towers.passage
-    assert repr(towers) == repr(TwoTowerEncoder(encoder, encoder))
 
 
 def test_the_embeddings_of_langchain_are_copied(copied):

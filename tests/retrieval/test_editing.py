@@ -159,12 +159,14 @@ async def test_the_asynchronous_forms(retriever):
     assert [d.page_content for d in await retriever.aget(["a", "q"])] == ["Two."]
 
 
-def test_a_vector_store_is_changed_itself():
+def test_a_vector_store_is_changed_itself(tmp_path):
     retriever = HopfieldRetriever.from_vectorstore(in_memory())
     for change in (
         lambda: retriever.add_texts(["x"]),
         lambda: retriever.upsert([Document("x")]),
+        lambda: retriever.delete(["a"]),
         lambda: retriever.get_by_ids(["a"]),
+        lambda: retriever.save_pretrained(tmp_path),
     ):
         with pytest.raises(InputError, match="the store itself"):
             change()

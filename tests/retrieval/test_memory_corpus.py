@@ -4,8 +4,7 @@ from langchain_core.documents import Document
 
 from langgraph_convcoa.errors import InputError, RetrievalError
 from langgraph_convcoa.retrieval.encoders.cache import PatternCache
-from langgraph_convcoa.retrieval.memory_corpus import Memory, MemoryCorpus, build_memory
-from langgraph_convcoa.retrieval.scoring.patterns import Patterns
+from langgraph_convcoa.retrieval.memory_corpus import MemoryCorpus, build_memory
 from tests.retrieval.conftest import put
 
 LONG = "Apples grow on trees. Pears fall down. Plums rot fast. Figs are sweet."
@@ -39,14 +38,6 @@ def test_the_cache_gives_the_same_memory(tmp_path, encoder):
     again = build_memory([Document(LONG)], encoder, cache=cache)
     assert encoder.passages == []
     np.testing.assert_array_equal(first.patterns.values, again.patterns.values)
-
-
-@pytest.mark.parametrize(("passages", "spans"), [(1, 3), (3, 3), (2, 2), (2, 4)])
-def test_parts_that_do_not_fit_together_are_refused(passages, spans):
-    patterns = Patterns(np.eye(5, dtype=np.float32), np.array([0, 2, 5]))
-    Memory([Document("a")] * 2, patterns, np.zeros((3, 2), dtype=np.int64))
-    with pytest.raises(RetrievalError, match="does not fit together"):
-        Memory([Document("a")] * passages, patterns, np.zeros((spans, 2), dtype=np.int64))
 
 
 def test_patterns_are_stored_as_asked_for(encoder):

@@ -12,7 +12,6 @@ from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import ConfigurableField, RunnableLambda
 
 from langgraph_convcoa.errors import InputError, RetrievalError
-from langgraph_convcoa.retrieval.encoders.cache import PatternCache
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 from tests.retrieval.test_vectorstore import in_memory
 
@@ -131,21 +130,6 @@ def test_batch_search_gives_ids_and_scores_as_invoke_does(retriever):
         retriever.search_batch(queries, [None])
 
 
-@pytest.mark.parametrize(
-    ("condition", "expected"),
-    [
-        ({"year": 2020}, {"dpr", "apples"}),
-        ({"year": [2016, 1]}, {"sparsemax"}),
-        ({"year": 2020, "source": "x"}, set()),
-        ({"missing": 1}, set()),
-        (lambda document: document.id != "dpr", {"sparsemax", "apples"}),
-    ],
-)
-def test_filters(encoder, condition, expected):
-    retriever = HopfieldRetriever.from_documents(DOCUMENTS, encoder=encoder, filter=condition)
-    assert set(ids(retriever.invoke("published"))) == expected
-
-
 def test_a_threshold_leaves_out_what_scores_below(encoder):
     retriever = HopfieldRetriever.from_documents(DOCUMENTS, encoder=encoder, score_threshold=0.5)
     assert ids(retriever.invoke("apples grow")) == ["apples"]
@@ -170,16 +154,6 @@ def test_from_texts(encoder):
     (found,) = retriever.invoke("pears")
     assert (found.id, found.metadata["n"]) == ("b", 2)
     assert ids(HopfieldRetriever.from_texts(["pears"], encoder=encoder).invoke("pears"))[0]
-    with pytest.raises(InputError, match="2 texts, 1 metadatas"):
-        HopfieldRetriever.from_texts(["a", "b"], [{}], encoder=encoder)
-
-
-def test_documents_come_from_the_cache(tmp_path, encoder):
-    HopfieldRetriever.from_documents(DOCUMENTS, encoder=encoder, cache=tmp_path / "c.sqlite")
-    encoder.passages.clear()
-    retriever = HopfieldRetriever.from_documents(DOCUMENTS, encoder=encoder, cache=PatternCache(tmp_path / "c.sqlite"))
-    assert encoder.passages == []
-    assert ids(retriever.invoke("apples", k=1)) == ["apples"]
 
 
 def test_progress_is_reported(encoder):
@@ -254,12 +228,6 @@ async def test_a_chat_history_in_any_form(retriever, history, asynchronous):
         (d.id, d.metadata["score"]) for d in retriever.invoke(question, history=[HISTORY[0]])
     ]
     assert ids(found)[0] == "sparsemax"
-
-
-def test_dict_messages_are_a_history_of_the_retriever_too(retriever):
-    question = "when was it published?"
-    found = retriever.invoke(question, history=as_dicts(*HISTORY[0]))
-    assert whole(found) == whole(retriever.invoke(question, history=[HISTORY[0]]))
 
 
 async def test_a_string_is_an_input_without_a_history(retriever):
@@ -343,12 +311,6 @@ def test_the_approximate_search_was_removed(encoder, tmp_path, value):
     assert encoder.passages == []
 
 
-def test_bad_k_of_a_call(retriever):
-    for k in (0, -1):
-        with pytest.raises(InputError, match="k must be"):
-            retriever.invoke("apples", k=k)
-
-
 def test_an_encoder_other_than_the_memorys_is_an_error(retriever):
     other = HopfieldRetriever(corpus=retriever.corpus, encoder=DeterministicFakeEmbedding(size=12))
     with pytest.raises(RetrievalError, match="length 4096"):
@@ -387,14 +349,11 @@ def test_what_is_no_document_is_told(encoder, tmp_path, make):
             HopfieldRetriever.from_documents(make(), encoder=encoder, path=path)
 
 
-def test_one_string_is_no_list_of_texts(encoder):
+def test_more_that_cannot_be_used_is_one_line(retriever, encoder):
     with pytest.raises(InputError, match="a list of texts"):
         HopfieldRetriever.from_texts("one text", encoder=encoder)
-
-
-def test_more_that_cannot_be_used_is_one_line(retriever, encoder):
-    with pytest.raises(InputError, match="score_threshold must be a number"):
-        HopfieldRetriever.from_documents(DOCUMENTS, encoder=encoder, score_threshold=math.nan)
+    with pytest.raises(InputError, match="k must be"):
+        retriever.invoke("apples", k=0)
     with pytest.raises(InputError, match="not NoneType"):
         HopfieldRetriever.from_documents(None, encoder=encoder)
     with pytest.raises(InputError, match="one string"):

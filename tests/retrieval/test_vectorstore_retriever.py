@@ -1,5 +1,4 @@
 import pytest
-from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langgraph_convcoa.errors import InputError
@@ -59,18 +58,6 @@ def test_batches_and_messages():
     messages = [HumanMessage("Where do apples grow?"), AIMessage("On trees.")]
     documents = retriever.history_aware().invoke({"input": "When do they ripen?", "chat_history": messages})
     assert documents[0].id == "apples"
-
-
-def test_changes_are_the_stores(tmp_path):
-    retriever = HopfieldRetriever.from_vectorstore(in_memory(), k=1)
-    for change in (
-        lambda: retriever.add_documents([Document("x")]),
-        lambda: retriever.update([Document("x")]),
-        lambda: retriever.delete(["a"]),
-        lambda: retriever.save_pretrained(tmp_path),
-    ):
-        with pytest.raises(InputError, match="the store itself"):
-            change()
 
 
 def test_nothing_is_certified():

@@ -214,8 +214,8 @@ def test_a_question_without_a_history_ranks_as_before() -> None:
 
 
 def test_the_gate_says_how_much_of_the_history_is_needed() -> None:
-    open_gate, shut = StateWeights.untrained(2), StateWeights.untrained(2)
+    open_gate = StateWeights(*[np.eye(2, dtype=np.float32)] * 3, np.zeros(8, dtype=np.float32))
     x, history = np.array([1, 0], dtype=np.float32), np.array([[0, 1]], dtype=np.float32)
-    shut = replace(shut, gate=np.array([0, 0, 0, 0, 0, 0, 0, -40], dtype=np.float32))
+    shut = replace(open_gate, gate=np.array([0, 0, 0, 0, 0, 0, 0, -40], dtype=np.float32))
     assert shut.state(x, history, 1.0, 1.0).round(4).tolist() == [1.0, 0.0]
     assert open_gate.state(x, history, 1.0, 1.0)[1] == pytest.approx(2**-0.5)

@@ -67,7 +67,7 @@ class WebRanker:
 
     def _loaded(self) -> Encoder:
         from langgraph_convcoa.retrieval.encoders.choice import as_encoder
-        from langgraph_convcoa.retrieval.encoders.wrappers import RecentEncoder
+        from langgraph_convcoa.retrieval.encoders.recent import RecentEncoder
 
         with self._lock:
             if self._encoder is None:

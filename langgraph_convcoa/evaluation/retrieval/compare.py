@@ -105,7 +105,7 @@ def _reports(datasets: Sequence[Dataset], parts: Sequence[str], options: Retriev
     if has_index and distractors:
         raise InputError("An index is searched as it is; leave the distractors out, or add them to the index.")
     is_trained = any(retrieval_kind(method) == "trained" for names in chosen for method in names)
-    if model is not None and model.encoder_folder is None and is_trained:
+    if model is not None and is_trained:
         model.check_encoder(encoder)
     reports = []
     for dataset, part, names in zip(datasets, parts, chosen, strict=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice
 from typing import Any
 
@@ -15,14 +16,13 @@ from langgraph_convcoa.datasets.queries import Dataset, Query
 from langgraph_convcoa.evaluation.retrieval.methods import DENSE, retrieval_kind
 from langgraph_convcoa.retrieval.corpus import read
 from langgraph_convcoa.retrieval.documents.split import document_id, pattern_text
-from langgraph_convcoa.retrieval.encoders.base import Encoder, Vectors
+from langgraph_convcoa.retrieval.encoders.base import DelegatingEncoder, Encoder, Vectors
 from langgraph_convcoa.retrieval.encoders.cache import PatternCache, encode_texts
-from langgraph_convcoa.retrieval.encoders.wrappers import DelegatingEncoder
 from langgraph_convcoa.retrieval.hybrid.bm25 import BM25Index
 from langgraph_convcoa.retrieval.index.index import Index
 from langgraph_convcoa.retrieval.memory_corpus import Memory, MemoryCorpus, build_memory
 from langgraph_convcoa.retrieval.progress import Progress
-from langgraph_convcoa.retrieval.query.model import UNTRAINED, RetrieverModel, own_encoder
+from langgraph_convcoa.retrieval.query.model import UNTRAINED, RetrieverModel
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 
 _DEPTH = 100
@@ -118,7 +118,6 @@ class Rankers:
         self._cache = cache
         self._progress = progress
         self._settings = {**(settings or {}), "graph": None}
-        self._memories: dict[str, Memory] = {}
         self._retrievers: dict[str, HopfieldRetriever] = {}
         self._whole: Vectors | None = None
 
@@ -139,21 +138,14 @@ class Rankers:
 
     def _retriever(self, kind: str) -> HopfieldRetriever:
         if kind not in self._retrievers:
-            encoder: Encoder = self._encoder
             model: RetrieverModel | str | None = {"hybrid": None, "untrained": UNTRAINED}.get(kind, self._model)
-            own = own_encoder(self._model) if kind == "trained" else None
-            if own is not None:
-                # It was trained with the model, so it encodes the passages again.
-                encoder = _RememberingEncoder(own)
-            corpus = self._pool.index or MemoryCorpus(self._memory(encoder))
-            self._retrievers[kind] = HopfieldRetriever(corpus=corpus, encoder=encoder, model=model, **self._settings)
+            corpus = self._pool.index or MemoryCorpus(self._memory)
+            self._retrievers[kind] = HopfieldRetriever(corpus=corpus, encoder=self._encoder, model=model, **self._settings)
         return self._retrievers[kind]
 
-    def _memory(self, encoder: Encoder) -> Memory:
-        if encoder.name not in self._memories:
-            memory = build_memory(self._pool.passages, encoder, cache=self._cache, progress=self._progress)
-            self._memories[encoder.name] = memory
-        return self._memories[encoder.name]
+    @cached_property
+    def _memory(self) -> Memory:
+        return build_memory(self._pool.passages, self._encoder, cache=self._cache, progress=self._progress)
 
     def _bm25(self) -> Ranker:
         passages = self._pool.passages

@@ -1,4 +1,4 @@
-"""Documents that are zip packages (Word, PowerPoint, Excel, EPUB), refused before a part of them can do harm."""
+"""Documents that are zip packages (Word, PowerPoint, Excel, EPUB); harmful ones are refused before they are read."""
 
 from __future__ import annotations
 
@@ -23,10 +23,9 @@ _READ_AT_ONCE = 1_000_000
 
 @contextmanager
 def package(stream: BinaryIO, kind: str) -> Iterator[ZipFile]:
-    """The parts of a package; DocumentError where it, or what is then read of it, is no document of that kind.
+    """A package for a block; DocumentError if it is no document of that kind, also for errors of a parser in the block.
 
-    Refused are packages with a password, of more than 10,000 parts or 300 MB, that unpack to over 200 times their size, or
-    that declare XML entities. What a parser raises becomes one line.
+    Packages with a password, more than 10,000 parts or 300 MB, over 200 times their size, or with XML entities are refused.
     """
     try:
         head = stream.read(len(_OLE))
@@ -64,7 +63,7 @@ def _check(archive: ZipFile, size: int) -> None:
 
 
 def _check_entities(archive: ZipFile, name: str) -> None:
-    """Entities can make a short text grow without end, or stand for a file; no writer of documents declares any."""
+    """Refuse XML entities, which can grow without end or stand for a file; documents have none."""
     with archive.open(name) as part:
         before = b""
         while data := part.read(_READ_AT_ONCE):

@@ -1,4 +1,4 @@
-"""A Python process of one's own that is asked over pipes, one message at a time, and killed when a reply takes too long."""
+"""A Python process that answers messages over pipes, and is killed if a reply takes too long."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _VARIABLES = (
     "PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TESSDATA_PREFIX", "TZ", "TMPDIR", "TEMP", "TMP",
     "SYSTEMROOT", "LD_LIBRARY_PATH",
 )  # fmt: skip
-"""Of the environment, what a process gets; no key of a provider is among them."""
+"""The environment variables of a process; no provider's key is among them."""
 _LONGEST = 300_000_000
 _BYTES = "\x00bytes"
 
 
 class EndedError(Exception):
-    """A process ended before it replied: with this status, and `late` where it was killed because its time was up."""
+    """A process ended before it replied: its status, and `late` if it was killed at its time limit."""
 
     def __init__(self, status: int, *, late: bool) -> None:
         super().__init__(f"the process ended with {status}")
@@ -33,14 +33,14 @@ class EndedError(Exception):
 class Child:
     """A process that runs a function of this package, which takes its messages from `pipes`.
 
-    A message is JSON, or bytes in it, behind its length in 8 bytes: what has got hold of the process cannot make this one run
-    anything. It gets none of the environment's variables but those for paths, language and time zone, no signal of the
-    terminal, and ends with its standard input. One thread at a time may ask it.
+    A message is JSON with bytes, after its length in 8 bytes, so a process that was taken over cannot make this one run
+    anything. The process gets only environment variables for paths, language and time zone, and no signals of the terminal;
+    it ends with its standard input. One thread at a time may ask it.
 
     Args:
         module: The module of the function.
-        call: The call of it, as Python.
-        folder: In which it runs; None for this process's.
+        call: The call, as Python.
+        folder: Its working folder; this process's when None.
 
     Example:
         >>> child = Child("langgraph_convcoa.retrieval.documents.worker", "serve(400)")
@@ -70,11 +70,11 @@ class Child:
 
     @property
     def usable(self) -> bool:
-        """Whether it can be asked: a fork has the pipes too, and must leave them alone."""
+        """True if it can be asked; a fork must leave the pipes alone."""
         return self._sound and self._owner == os.getpid()
 
     def ask(self, message: Any, seconds: float) -> Any:
-        """The reply to a message; EndedError where there is none within `seconds`, after which the process is killed."""
+        """The reply to a message; EndedError if there is none within `seconds`, when the process is killed."""
         late = threading.Event()
 
         def stop() -> None:
@@ -83,7 +83,7 @@ class Child:
 
         timer = threading.Timer(min(seconds, threading.TIMEOUT_MAX), stop)
         timer.daemon = True
-        # What is interrupted here leaves a reply in the pipe, which is none to the next message.
+        # An interrupted call leaves a reply in the pipe, which does not answer the next message.
         self._sound = False
         timer.start()
         try:
@@ -98,13 +98,13 @@ class Child:
         return reply
 
     def end(self) -> None:
-        """Kill the process, where it is this one's."""
+        """Kill the process, if this process started it."""
         self._sound = False
         self._finalizer()
 
 
 def pipes() -> tuple[IO[bytes], IO[bytes]]:
-    """In a child: where the messages come from and the replies go to; what else is read or printed meets nothing."""
+    """In a child: the pipes of messages and replies; other reads and prints go to the null device."""
     messages, replies = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     nowhere = os.open(os.devnull, os.O_RDWR)
     for number in (0, 1, 2):
@@ -120,7 +120,7 @@ def send(pipe: IO[bytes], message: Any) -> None:
 
 
 def receive(pipe: IO[bytes]) -> Any:
-    """Read one message; EOFError at the end of the pipe, ValueError for what is none."""
+    """Read one message; EOFError at the end of the pipe, ValueError for malformed data."""
     size = int.from_bytes(_exactly(pipe, 8), "big")
     if size > _LONGEST:
         raise ValueError("the message is too long")

@@ -1,4 +1,4 @@
-"""Reader of EPUB books: their chapters in reading order, without an XML parser that could obey what a book declares."""
+"""Reader of EPUB books: their chapters in reading order, parsed as HTML, which has no entities of its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Readers of plain text, CSV, JSON and PDF: from the bytes of a file to pieces of text with an id and a title."""
+"""Readers of plain text, CSV, JSON and PDF: bytes of a file into pieces of text with an id and a title."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from typing import Any, BinaryIO
 from langgraph_convcoa.errors import DocumentError
 
 CSV_GROUP_CHARACTERS = 600
-"""Rows of a table go together up to this length, so that a group fits one passage of the encoder."""
+"""The length of a group of table rows, which fits one passage of the encoder."""
 
 OCR_ADVICE = "install tesseract (apt install tesseract-ocr, brew install tesseract) to read text in pictures"
 COMMENT = " (comment: "
-"""Between the value of a cell and what was remarked on it."""
+"""Between the value of a cell and its comment."""
 _MOST_ENTITIES, _LONGEST_ENTITY, _MOST_WORDS = 50, 60, 6
 _TEXT_KEYS = ("text", "page_content", "content")
 _ID_KEYS = ("id", "_id")
@@ -32,19 +32,15 @@ BYTE_ORDER_MARKS = (
 
 @dataclass(frozen=True)
 class Piece:
-    """A text of a file, with its page or row in `metadata`.
-
-    `key` distinguishes it from the file's other texts, and is the whole id where it is one of the user's (`own_id`); `date` is
-    when a PDF was made, as YYYY-MM-DD, or empty. A piece without text may say in `skipped` which part of the file has none.
-    """
+    """A text of a file."""
 
     text: str
     title: str = ""
-    key: str = ""
-    own_id: bool = False
-    metadata: dict[str, Any] = field(default_factory=dict)
-    date: str = ""
-    skipped: str = ""
+    key: str = ""  # Distinguishes it from the file's other texts.
+    own_id: bool = False  # The key is the user's id.
+    metadata: dict[str, Any] = field(default_factory=dict)  # Its page or row.
+    date: str = ""  # When a PDF was made, as YYYY-MM-DD.
+    skipped: str = ""  # Why a part of the file has no text.
 
 
 def decode(data: bytes) -> str:
@@ -72,7 +68,7 @@ def decode(data: bytes) -> str:
 
 
 def unwrap(text: str, narrowest: int = 60, hyphens: bool = False) -> str:
-    r"""Join the lines that were only broken to fit a width, but for paragraphs with all lines below `narrowest` characters.
+    r"""Join lines that were wrapped, except in paragraphs whose lines are all shorter than `narrowest` characters.
 
     With `hyphens` a hyphen at the end of a line divides a word.
 
@@ -100,7 +96,7 @@ def _unwrap_block(block: str, narrowest: int, hyphens: bool) -> str:
 
 
 def read_plain(data: bytes) -> list[Piece]:
-    """A plain text, in which lines that were only wrapped are joined."""
+    """A plain text with wrapped lines joined."""
     return [Piece(unwrap(decode(data)))]
 
 
@@ -112,7 +108,7 @@ def read_csv(data: bytes) -> list[Piece]:
         'name: Ada\nborn: 1815\n\nname: Bob\nborn: 1900'
     """
     text = decode(data).lstrip("\r\n")
-    # Not csv.Sniffer: it takes apostrophes for quotes and guesses from the values.
+    # csv.Sniffer takes apostrophes for quotes and guesses from the values.
     delimiter = max(",;\t|", key=text.partition("\n")[0].count)
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=True)
     try:
@@ -125,7 +121,7 @@ def read_csv(data: bytes) -> list[Piece]:
 
 
 def grouped_rows(header: Sequence[str], rows: Iterable[tuple[int, Sequence[str]]]) -> Iterator[Piece]:
-    """Numbered rows of a table as lines "column: value", in groups that each fit one passage; a column may have no name."""
+    """Numbered rows of a table as lines "column: value", in groups that fit one passage."""
     names = [name or f"column {i}" for i, name in enumerate(header, start=1)]
     first, group, cells, size = 0, list[str](), dict[str, None](), 0
     for number, row in rows:
@@ -147,18 +143,13 @@ def grouped_rows(header: Sequence[str], rows: Iterable[tuple[int, Sequence[str]]
 
 
 def _rows_piece(first: int, rows: Sequence[str], cells: Iterable[str]) -> Piece:
-    """Rows of a table; their cells that name something link them to what names it too, in an evidence graph."""
+    """Rows of a table; cells that look like names become entities of an evidence graph."""
     entities = list(islice(cells, _MOST_ENTITIES))
     return Piece("\n\n".join(rows), key=f"row-{first}", metadata={"row": first} | ({"entities": entities} if entities else {}))
 
 
 def _is_name(cell: str) -> bool:
-    """Whether a cell may name something: a few words, with a capital or a digit among letters, and no sentence.
-
-    Example:
-        >>> [_is_name(cell) for cell in ("Ida Lund", "AX-200", "1931", "yes", "It was opened in the year of the great storm.")]
-        [True, True, False, False, False]
-    """
+    """True for a cell like "Ida Lund" or "AX-200": a few words with a capital or a digit among letters."""
     return (
         2 < len(cell) <= _LONGEST_ENTITY
         and len(cell.split()) <= _MOST_WORDS
@@ -175,8 +166,8 @@ def read_json(data: bytes) -> list[Piece]:
 
 
 def read_json_lines(data: bytes) -> list[Piece]:
-    """One row {"id", "title", "text"} or one string a line; blank lines are passed over."""
-    # Not splitlines(): it also breaks at U+2028 and the like, which JSON allows inside a string.
+    """One row {"id", "title", "text"} or one string a line; blank lines are skipped."""
+    # splitlines() would break at U+2028, which JSON allows in a string.
     lines = enumerate(decode(data).split("\n"), start=1)
     return [_row(_parse(line, number), f"line {number}", str(number)) for number, line in lines if line.strip()]
 
@@ -205,11 +196,10 @@ def _row(row: Any, place: str, key: str) -> Piece:
 def read_pdf(
     stream: BinaryIO, max_characters: int, max_pages: int | None = None, pictures: Callable[[Any], str | None] | None = None
 ) -> Iterator[Piece]:
-    """The text of each page of a PDF, with its page number from 1; the page that passes `max_characters` is the last.
+    """The text of each page of a PDF, with its page number from 1; the page that exceeds `max_characters` is the last.
 
-    Pages that are pictures are read by `pictures`, which gives None when its time is up; those without text are told in a
-    last piece without text.
-    DocumentError where the file is encrypted or broken, or holds no text.
+    `pictures` reads pages that are pictures; it returns None when its time is up. A last piece names pages without text.
+    DocumentError if the file is encrypted or broken, or has no text.
     """
     from pypdf import PdfReader
     from pypdf.errors import DependencyError, FileNotDecryptedError
@@ -262,12 +252,7 @@ def _holds_pictures(page: Any) -> bool:
 
 
 def _ranges(numbers: Sequence[int]) -> str:
-    """Pages by their numbers, which grow, at most five ranges.
-
-    Example:
-        >>> _ranges([3, 4, 5, 9])
-        'pages 3 to 5, 9'
-    """
+    """Growing page numbers in words, at most five ranges: "pages 3 to 5, 9"."""
     ranges: list[list[int]] = []
     for number in numbers:
         if ranges and ranges[-1][1] == number - 1:

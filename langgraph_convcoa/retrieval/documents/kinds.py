@@ -34,7 +34,7 @@ IN_WORKER = {
     **dict.fromkeys((".html", ".htm", ".md", ".markdown"), 4_000),
     **dict.fromkeys((".json", ".csv", ".tsv"), 1_000_000),
 }
-"""Formats whose parsers can take time and memory out of all proportion to a file, and the bytes from which on they can."""
+"""Formats whose parsers may need much time and memory, and the size of a file from which they run in a worker."""
 _PARSERS = {
     ".pdf": ("pypdf",),
     ".docx": ("mammoth", "bs4"),
@@ -50,7 +50,7 @@ _OLDER = {
 
 
 def suffix_of(path: PurePath) -> str:
-    """The suffix by which a file is known, in lower case; empty for a kind that is never read.
+    """The suffix of a file, in lower case; empty for a kind that is never read.
 
     Example:
         >>> suffix_of(PurePath("Rows.JSONL.gz")), suffix_of(PurePath("tool.exe"))
@@ -62,7 +62,7 @@ def suffix_of(path: PurePath) -> str:
 
 
 def missing(suffix: str) -> str:
-    """What must be installed to read this kind, as the reason why a file is not read; empty where nothing is missing."""
+    """What must be installed to read this kind, as a reason; empty if nothing is missing."""
     if suffix in PICTURES and not ocr.available():
         return f"is a picture: {OCR_ADVICE}"
     if suffix in PACKAGES and any(find_spec(name) is None for name in _PARSERS[suffix]):
@@ -71,28 +71,18 @@ def missing(suffix: str) -> str:
 
 
 def reason_against(path: PurePath) -> str:
-    """Why a file of a kind that is never read is not.
-
-    Example:
-        >>> reason_against(PurePath("letter.doc"))
-        'is of an older kind: save it as .docx'
-    """
+    """The reason why a file of this kind is never read."""
     newer = _OLDER.get(path.suffix.lower())
     return f"is of an older kind: save it as {newer}" if newer else "is not of a kind that can be read"
 
 
 def readable_suffixes() -> tuple[str, ...]:
-    """The suffixes of the files that can be read here now, which depends on what is installed.
-
-    Example:
-        >>> {".pdf", ".md", ".epub", ".jsonl.gz"} <= set(readable_suffixes())
-        True
-    """
+    """The suffixes of the files that can be read with what is installed."""
     return tuple(suffix for suffix in (*TEXTS, ".pdf", *PACKAGES, *PICTURES) if not missing(suffix))
 
 
 def load_parser(suffix: str) -> None:
-    """Import what reads this kind of file, which is no file's own time."""
+    """Import the parser of this kind of file."""
     from importlib import import_module
 
     for name in _PARSERS.get(suffix, ()):

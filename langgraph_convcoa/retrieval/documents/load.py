@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import io
 import json
 import logging
 import math
@@ -46,26 +45,26 @@ MAX_BYTES = 50_000_000
 """The default limit of the text of a run, in bytes."""
 
 _OTHERS_NAMED = 20
-"""Of the files whose kind is never read, so many are named and the rest counted: a folder of code may hold thousands."""
+"""Files of other kinds that are named; the rest are counted, since a folder of code may hold thousands."""
 _READ_AT_ONCE, _LONGEST_PIECE = 8_000_000, 200_000
 _SPOOLED_BYTES = 200_000
-"""Larger files of any kind are read by a worker if what it reads goes to a file."""
+"""Larger files of any kind are read by a worker if its texts go to a spool."""
 _IMPORT_SECONDS = 60.0
 _SECONDS, _SECONDS_PER_MB = 3.0, 30.0
-"""A worker's time for a file: three seconds, and so many more for each megabyte of it."""
+"""A worker's time for a file, and more for each megabyte."""
 _PACKAGE_SECONDS = 30.0
-"""For packages instead of the three, since it is what they unpack to that is read: some 5,000 paragraphs take three."""
+"""For packages, whose unpacked size counts: some 5,000 paragraphs take three seconds."""
 _PICTURES_SHARE = 3.0
-"""By the clock, pictures of text may take so many times the seconds, of the four times that a worker has."""
+"""Clock time for pictures of text, as a multiple of the seconds."""
 
 Told = Callable[[str, str], None]
-"""Called with the name of a file, and why it or a part of it is not read, as soon as that is known."""
+"""Called with the name of a file, and why it or a part of it is not read."""
 
 
 def load_documents(
     path: str | os.PathLike[str], *, progress: bool = False, max_bytes: int = MAX_BYTES, told: Told | None = None
 ) -> list[Document]:
-    r"""All documents of a file or of a folder and those below it, by the names of the files; see `iter_documents`.
+    r"""All documents of a file or folder; see `iter_documents`.
 
     Example:
         >>> import tempfile, pathlib
@@ -80,16 +79,14 @@ def load_documents(
 def iter_documents(
     path: str | os.PathLike[str], *, progress: bool = False, max_bytes: int = MAX_BYTES, told: Told | None = None
 ) -> Iterator[Document]:
-    """The documents of a file or folder, one file read at a time.
+    """The documents of a file or folder, one file at a time.
 
     Each has a stable `id` (its path below the root, or the row's own id; with `:page-n` or `:row-n` for a part of a file)
-    and `source` (the path), `title` and, where they apply, `page`, `sheet`, `chapter` or `row` in its metadata; rows of
-    tables have `entities`, and infoboxes `triples`, which an evidence graph links by. In a folder, hidden files are passed
-    over; those that are not accepted, cannot be read or are links that lead outside are named to `told` at once, or else
-    in the log as warnings, with a count at the end. A single file that cannot be read is a DocumentError, as is more text
-    than `max_bytes` bytes. What parsers of PDF, HTML and the like read is read by a worker process, which is ended where a
-    file takes out of all proportion long or much memory: 3 s (packages such as .docx 30 s) and 30 s for each megabyte, 400
-    MB. With `progress` there is a bar on standard error.
+    and in its metadata `source` (the path), `title` and, where they apply, `page`, `sheet`, `chapter` or `row`. Rows of
+    tables have `entities`, and infoboxes `triples`, for an evidence graph. Hidden files of a folder are skipped. Files that
+    cannot be read are named to `told`, or in the log with a count at the end. DocumentError for a single file that cannot be
+    read, and for more text than `max_bytes`. A worker process parses PDF, HTML and the like; it is killed at 3 s (packages
+    such as .docx 30 s) plus 30 s for each megabyte, or 400 MB of memory. With `progress` there is a bar on standard error.
     """
     skipped = Skipped(told)
     with DocumentFiles(path, max_bytes=max_bytes) as files:
@@ -118,16 +115,13 @@ def iter_documents(
 def read_file(
     path: str | os.PathLike[str], *, name: str = "", max_bytes: int = MAX_BYTES, workers: Workers | None = None
 ) -> tuple[list[Document], list[str]]:
-    r"""The documents of one file, and why it or parts of it are not read; `readable_suffixes` lists what can be read here.
+    r"""The documents of one file, and the reasons why it or parts of it are not read.
 
     Args:
         path: The file.
-        name: Name of the file for its ids and `source`, if it is stored under another one; its suffix says its kind.
+        name: Its name for ids, `source` and kind, if it is stored under another one.
         max_bytes: The most text.
         workers: Processes that several calls share; a worker of its own when None.
-
-    Returns:
-        The documents, and the reasons: of a file that cannot be read no document and one reason, which begins with no name.
 
     Example:
         >>> import tempfile, pathlib
@@ -144,19 +138,12 @@ def read_file(
 
 @dataclass(frozen=True)
 class Spool:
-    """A new file to which a worker writes the texts of a file, and the limits of that.
+    """A new file to which a worker writes the texts of a file, and its limits."""
 
-    Attributes:
-        path: The file; it is not made for a small file, which is read at once.
-        seconds: The most processor time for reading.
-        texts: The most texts.
-        progress: Called with the bytes of the spool that were taken, and all.
-    """
-
-    path: Path
-    seconds: float = math.inf
-    texts: float = math.inf
-    progress: Callable[[int, int], None] = lambda _done, _total: None
+    path: Path  # Not made for a small file, which is read at once.
+    seconds: float = math.inf  # The most processor time.
+    texts: float = math.inf  # The most texts.
+    progress: Callable[[int, int], None] = lambda _done, _total: None  # Called with the bytes taken from the spool, and all.
 
 
 def stream_file(
@@ -168,7 +155,7 @@ def stream_file(
     max_bytes: int = MAX_BYTES,
     told: Callable[[str], None],
 ) -> Iterator[Document]:
-    """`read_file`, one document at a time, so that they need not fit into memory; `told` is called with each reason."""
+    """`read_file`, one document at a time; `told` is called with each reason."""
     place, seen = Path(path), Counter[str]()
     called = name or place.name
     try:
@@ -187,7 +174,7 @@ def stream_file(
 
 
 class Skipped:
-    """Names what is not read as soon as that is known: to a function, or else in the log, which gets a count at the end."""
+    """Names what is not read: to a function, or in the log with a count at the end."""
 
     def __init__(self, told: Told | None = None) -> None:
         self.first, self._count, self._others, self._told = "", 0, 0, told
@@ -206,32 +193,24 @@ class Skipped:
             logger.warning("skipped: %s %s", name, reason)
 
     def other(self, name: str, reason: str) -> None:
-        """A file of a kind that is not read: the first are named."""
+        """A file of another kind; the first ones are named."""
         self._count, self._others = self._count + 1, self._others + 1
         if self._others <= _OTHERS_NAMED:
             self.part(name, reason)
 
     def end(self, read: int) -> None:
-        """Count what was skipped, of files of which so many were of kinds that are read."""
+        """Log the number of skipped files; `read` files are of kinds that can be read."""
         if self._told is None and self._count:
             more = f", {self._others - _OTHERS_NAMED} of them not named" if self._others > _OTHERS_NAMED else ""
             logger.warning("skipped: %d of %d files%s", self._count, read + self._others, more)
 
 
 class DocumentFiles:
-    """The files of a path: which there are, and the pieces of text of each, read by a worker process.
-
-    Args:
-        path: A file or a folder.
-        max_bytes: The most text of all files together.
-
-    Attributes:
-        single: Whether the path is a file.
-    """
+    """The files of a path, and the texts of each; `max_bytes` is the most text of all together."""
 
     def __init__(self, path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> None:
         self._root, self._max_bytes = Path(path).expanduser(), max_bytes
-        self.single = True
+        self.single = True  # False for a folder.
         with suppress(OSError, ValueError):  # a name that is too long, or none
             self.single = not self._root.is_dir()
         self._folder = self._root.parent if self.single else self._root
@@ -245,15 +224,12 @@ class DocumentFiles:
         self._workers.close()
 
     def names(self, skipped: Skipped | None = None) -> dict[str, Path]:
-        """The files that are to be read, by their names below the folder; DocumentError where there is none.
-
-        Files of other kinds are named to `skipped`.
-        """
+        """The files to read by their names below the folder; DocumentError if there is none. Others go to `skipped`."""
         skipped = skipped or Skipped(lambda _name, _reason: None)
         return {file.relative_to(self._folder).as_posix(): file for file in _files(self._root, skipped)}
 
     def pieces(self, name: str, told: Told) -> list[Piece]:
-        """The texts of a file that are not blank; DocumentError where it cannot be read, or all hold too much text."""
+        """The texts of a file that are not blank; DocumentError if it cannot be read, or all files have too much text."""
         file = self._folder / name
         self._used.pop(name, 0)
         left = self._max_bytes - sum(self._used.values())
@@ -271,7 +247,7 @@ class DocumentFiles:
         return [piece for piece in pieces if piece.text]
 
     def forget(self) -> None:
-        """Read all files anew: what was read before no longer counts."""
+        """Start again: what was read before no longer counts."""
         self._used.clear()
 
 
@@ -311,7 +287,7 @@ def _walk(root: Path, skipped: Skipped) -> list[Path]:
             if name.startswith("."):
                 continue
             suffix = suffix_of(file)
-            # Of pictures there are often many, of which few hold text.
+            # Few of many pictures hold text.
             if suffix and not (suffix in PICTURES and missing(suffix)):
                 found.append(file)
             else:
@@ -324,14 +300,14 @@ def _walk(root: Path, skipped: Skipped) -> list[Path]:
 
 
 def read_pieces(path: str, suffix: str, limit: int, seconds: float) -> tuple[list[dict[str, Any]], int]:
-    """The texts of a file as JSON data, and how many bytes of the limit they used: what a worker does."""
+    """The texts of a file as JSON data, and the bytes of the limit that they used; runs in a worker."""
     with Path(path).open("rb") as stream:
         pieces, used = _parsed(stream, suffix, limit, seconds)
     return [asdict(piece) for piece in pieces], used
 
 
 def spool_pieces(path: str, suffix: str, limit: int, seconds: float, spool: str) -> tuple[int, int]:
-    """Write the texts of a file as lines of JSON; how many there are, and how many bytes of the limit they used."""
+    """Write the texts of a file as lines of JSON; their number, and the bytes of the limit that they used."""
     with Path(path).open("rb") as stream:
         pieces, used = _parsed(stream, suffix, limit, seconds)
     count = 0
@@ -343,7 +319,7 @@ def spool_pieces(path: str, suffix: str, limit: int, seconds: float, spool: str)
 
 
 def _cut(piece: Piece) -> Iterator[Piece]:
-    """A piece in parts that an index takes one by one, since it splits and encodes a document as a whole."""
+    """A long piece in parts, since an index encodes a document as a whole."""
     text, start, number = piece.text, 0, 1
     while start < len(text) or number == 1:
         end = len(text)
@@ -372,12 +348,6 @@ def _with_text(pieces: Iterable[Piece]) -> Iterator[Piece]:
     return (piece for piece in pieces if piece.text.strip() or piece.skipped)
 
 
-def read_bytes(data: bytes, suffix: str, limit: int) -> tuple[list[dict[str, Any]], int]:
-    """As `read_pieces`, of the bytes of a file."""
-    pieces, used = _parsed(io.BytesIO(data), suffix, limit, _SECONDS)
-    return [asdict(piece) for piece in pieces], used
-
-
 def _parsed(stream: BinaryIO, suffix: str, limit: int, seconds: float) -> tuple[list[Piece], int]:
     if suffix in TEXTS:
         return _text(stream, suffix, limit)
@@ -394,7 +364,7 @@ def _parsed(stream: BinaryIO, suffix: str, limit: int, seconds: float) -> tuple[
 
 def _text(stream: BinaryIO, suffix: str, limit: int) -> tuple[list[Piece], int]:
     with gzip.GzipFile(fileobj=stream) if suffix.endswith(".gz") else stream as plain:
-        # Piece by piece: a read makes room for as much as it is asked for, and the limit may be beyond a worker's memory.
+        # A read allocates as much as it is asked for, and the limit may exceed a worker's memory.
         parts: list[bytes] = []
         size = 0
         while size <= limit and (part := plain.read(min(_READ_AT_ONCE, limit + 1 - size))):
@@ -406,7 +376,7 @@ def _text(stream: BinaryIO, suffix: str, limit: int) -> tuple[list[Piece], int]:
 def _read(
     file: Path, suffix: str, folder: Path | None, limit: int, workers: Workers, spool: Spool | None = None
 ) -> tuple[Iterable[Piece], int]:
-    """The texts of a file that are not blank, and what is said of parts without; and how many bytes of the limit they used."""
+    """The texts of a file that are not blank, with what is skipped; and the bytes of the limit that they used."""
     pieces: Iterable[Piece]
     try:
         if not suffix:
@@ -421,9 +391,8 @@ def _read(
         seconds = (_PACKAGE_SECONDS if suffix in PACKAGES else _SECONDS) + _SECONDS_PER_MB * size / 1e6
         seconds = seconds if spool is None else min(seconds, spool.seconds)
         if size > min(IN_WORKER.get(suffix, size), size if spool is None else _SPOOLED_BYTES):
-            with file.open("rb"):
-                # Here too, so that a file that cannot be opened is told from one that cannot be read.
-                pass
+            # A file that cannot be opened has another error than one that cannot be read.
+            file.open("rb").close()
             workers.call(load_parser, suffix, seconds=_IMPORT_SECONDS)
             given = (str(file.absolute()), suffix, limit, seconds)
             if spool is not None:
@@ -452,7 +421,7 @@ def _read(
 
 
 def document_of(piece: Piece, name: str, seen: Counter[str]) -> Document:
-    """The document of a piece of a file; `seen` counts the ids that pieces before it got."""
+    """The document of a piece of a file; `seen` counts the ids of earlier pieces."""
     is_row = bool(piece.key) and not piece.metadata
     named = re.sub(r"[-_\s]+", " ", name.rsplit("/", 1)[-1].split(".", 1)[0]).strip()
     title = piece.title or ("" if is_row else named)
@@ -468,7 +437,7 @@ def document_of(piece: Piece, name: str, seen: Counter[str]) -> Document:
 
 
 def _identity(piece: Piece, name: str, seen: Counter[str]) -> str:
-    """The id of a piece of a file: its own one, or made of the file's name and its key, with a number where it is taken."""
+    """The id of a piece: its own, or made of the file's name and its key, with a number if it is taken."""
     identity = piece.key if piece.own_id else f"{name}:{piece.key}" if piece.key else name
     if identity in seen and piece.own_id:
         identity = f"{name}:{piece.key}"
@@ -481,7 +450,7 @@ def _identity(piece: Piece, name: str, seen: Counter[str]) -> str:
 
 
 def _storable(text: str) -> str:
-    """The text as every store takes it, with plain line ends."""
+    """The text in the form that every store takes, with plain line ends."""
     return clean(text).replace("\r\n", "\n").replace("\r", "\n")
 
 

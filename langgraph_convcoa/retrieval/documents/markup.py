@@ -1,4 +1,4 @@
-"""Readers of Markdown and HTML: what a reader sees of a document, and the main text of a web page."""
+"""Readers of Markdown and HTML: the visible text of a document, and the main text of a web page."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _BLOCK_TAGS = frozenset({
 _LARGEST_MARKDOWN = 2_000_000
 _FRONT_MATTER = re.compile(r"\A---[ \t]*\n(.*?)\n(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
 _FEWEST_FACTS, _MOST_FACTS = 3, 500
-"""Rows of key and value that make an infobox, and rows of tables that are looked at."""
+"""The fewest rows of an infobox, and the most rows of tables that are looked at."""
 _MAX_NODES = 12_000
-"""Elements and attributes of a web page that are looked at; the time to find the main text grows with their square."""
+"""Elements and attributes of a web page that are read; the time for the main text grows with their square."""
 _UNSEEN_TAGS = frozenset({"noscript", "template", "nav"})
 _UNSEEN_STYLE = re.compile(
     r"display\s*:\s*none|visibility\s*:\s*hidden|font-size\s*:\s*0(?![.\d])|opacity\s*:\s*0(?![.\d])|text-indent\s*:\s*-\d{3}",
@@ -46,7 +46,7 @@ _META = re.compile(
     rb"<meta[^>]{0,200}?charset\s*=\s*[\"']?\s*([A-Za-z0-9_:-]{2,30})|encoding=[\"']([A-Za-z0-9_:-]{2,30})", re.I
 )
 _ENOUGH = 32
-"""Bytes that are not ASCII, below which a character set cannot be detected; it is most often the western one."""
+"""The fewest bytes outside ASCII for detecting a character set."""
 _TITLE_FIELD = re.compile(r"^title:[ \t]*[\"']?(.+?)[\"']?[ \t]*$", re.MULTILINE | re.IGNORECASE)
 
 
@@ -66,7 +66,7 @@ def read_markdown(data: bytes) -> list[Piece]:
     title = named.group(1) if named else ""
     if front:
         text = text[front.end() :]
-    # The parser's tokens take many times the memory of the text; what is so large was hardly written by hand.
+    # The parser needs many times the memory of the text.
     if len(text) > _LARGEST_MARKDOWN:
         return [Piece(text, title=title)]
     paragraphs: list[str] = []
@@ -120,7 +120,7 @@ def read_html(data: bytes) -> list[Piece]:
 
 
 def _facts(soup: BeautifulSoup) -> Iterator[tuple[Tag, str, list[str]]]:
-    """Rows of one heading and one value, as infoboxes have: each with its key, and its values, of which each may be a link."""
+    """Rows of one heading and one value, as in infoboxes: the row, its key and its values, which may be links."""
     from bs4.element import Tag
 
     for row in islice(soup.find_all("tr"), _MOST_FACTS):
@@ -135,7 +135,7 @@ def _facts(soup: BeautifulSoup) -> Iterator[tuple[Tag, str, list[str]]]:
 
 
 def titled_text(soup: BeautifulSoup) -> tuple[str, str]:
-    r"""The text of an article, and its first heading, which is left out where it opens the text; rows are "cell | cell".
+    r"""The text of an article without a heading that opens it, and its first heading; rows are "cell | cell".
 
     Example:
         >>> page = "<h1>Bees</h1><p>They hum.</p><table><tr><td><p>one</p></td><td><p>two</p></td></tr></table>"
@@ -143,7 +143,6 @@ def titled_text(soup: BeautifulSoup) -> tuple[str, str]:
         ('They hum.\n\none | two', 'Bees')
     """
     for row in soup.find_all("tr"):
-        # Of cells, which hold blocks.
         row.string = " | ".join(" ".join(cell.get_text(" ").split()) for cell in row.find_all(["td", "th"], recursive=False))
     heading = soup.find(["h1", "h2", "h3", "h4", "h5", "h6"])
     title = " ".join(heading.get_text(" ").split()) if heading else ""
@@ -151,7 +150,7 @@ def titled_text(soup: BeautifulSoup) -> tuple[str, str]:
 
 
 def _below(title: str, paragraphs: list[str]) -> str:
-    """The text without the title that opens it, unless there is no more than that."""
+    """The text without a title that opens it, unless there is nothing else."""
     below = paragraphs[1:] if paragraphs[:1] == [title] else paragraphs
     return "\n\n".join(below or paragraphs)
 
@@ -176,15 +175,15 @@ def _tree_text(soup: BeautifulSoup) -> tuple[str, str]:
 
 
 def _paragraphs(soup: BeautifulSoup) -> list[str]:
-    # The mark cannot occur in a page: `decode` refuses it; in a book it only ends a paragraph.
+    # `decode` refuses NUL in a page; in a book it only ends a paragraph.
     paragraphs = (" ".join(part.split()) for part in "".join(_visible(soup)).split("\x00"))
     return [part for part in paragraphs if part]
 
 
 def _visible(page: Tag) -> Iterator[str]:
-    """The text of a page in order, with a mark where a block begins and ends.
+    """The text of a page in order, with NUL at the start and end of a block.
 
-    Without changing the tree or recursion: tags that are never closed nest it as deep as there are tags.
+    Without recursion: unclosed tags nest the tree very deeply.
     """
     from bs4.element import CData, NavigableString, Tag
 
@@ -200,13 +199,13 @@ def _visible(page: Tag) -> Iterator[str]:
             elif node.name in ("br", "td", "th"):
                 yield " "
             left.extend(reversed(node.contents))
-        # Comments and the like are strings of other types, as is the mark.
+        # Comments and the like have other types.
         elif type(node) in (str, NavigableString, CData):
             yield str(node)
 
 
 def load_extractor() -> Any:
-    """Trafilatura's extraction; it and pypdf take seconds to import, which is no page's own time."""
+    """Import trafilatura's extraction and pypdf, which takes seconds."""
     try:
         import pypdf  # noqa: F401
         from trafilatura import bare_extraction
@@ -216,7 +215,7 @@ def load_extractor() -> Any:
 
 
 def main_text(page: str, url: str) -> tuple[str, str, str]:
-    """Main text, title and date of publication of a web page; all that is visible where no main text is found."""
+    """Main text, title and date of a web page; all visible text if there is no main text."""
     from lxml import etree, html
 
     extract = load_extractor()
@@ -236,7 +235,7 @@ def main_text(page: str, url: str) -> tuple[str, str, str]:
 
 
 def _prune(tree: Any) -> None:
-    """Remove what is not visible, and all beyond the first `_MAX_NODES` nodes."""
+    """Remove hidden elements, and everything after the first `_MAX_NODES` nodes."""
     hidden = []
     left = _MAX_NODES
     for element in tree.iter():
@@ -262,7 +261,7 @@ def _prune(tree: Any) -> None:
 
 
 def decode_page(body: bytes, declared: str = "") -> str:
-    r"""The text of a page's bytes, in the character set that they are in, whatever the server declares.
+    r"""The text of a page's bytes in their actual character set, whatever the server declares.
 
     Example:
         >>> decode_page("Zürich".encode(), "iso-8859-1"), decode_page("Zürich".encode("latin-1"), "utf-8")
@@ -274,7 +273,7 @@ def decode_page(body: bytes, declared: str = "") -> str:
     match = _META.search(body[:4_096])
     named = [declared, (match[1] or match[2]).decode("ascii") if match else ""]
     charsets = [name.strip().lower() for name in named]
-    # Text that is valid UTF-8 hardly ever is anything else, but for sets that are made of ASCII bytes or hold zeros.
+    # Valid UTF-8 is hardly ever anything else, except sets of ASCII bytes or with zeros.
     zeros = b"\x00" in body[:4_096]
     first = [name for name in charsets if (_WIDE if zeros else _ESCAPED).match(name)]
     others = [name for name in charsets if not _WIDE.match(name)]

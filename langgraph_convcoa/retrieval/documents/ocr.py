@@ -1,4 +1,4 @@
-"""Text in pictures, by the program `tesseract` where it is installed."""
+"""Text in pictures, read by the program `tesseract` if it is installed."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _MOST_IMAGES = 20
 
 
 def available() -> bool:
-    """Whether tesseract is installed."""
+    """True if tesseract is installed."""
     return shutil.which(_PROGRAM) is not None
 
 
 def read_image(stream: BinaryIO, seconds: float) -> Iterator[Piece]:
-    """The text of a picture (PNG, JPEG, or TIFF of one or more pages); DocumentError where there is none."""
+    """The text of a picture (PNG, JPEG, or TIFF of one or more pages); DocumentError if it has none."""
     pages = _recognised(stream.read(), seconds).split("\f")
     texts = [(number, text) for number, text in enumerate(pages, start=1) if text.strip()]
     if not texts:
@@ -36,11 +36,7 @@ def read_image(stream: BinaryIO, seconds: float) -> Iterator[Piece]:
 
 
 class PageReader:
-    """Reads the pictures of PDF pages, as long as its time lasts.
-
-    Args:
-        seconds: By the clock, for all pages.
-    """
+    """Reads the pictures of PDF pages, all within these seconds of clock time."""
 
     def __init__(self, seconds: float) -> None:
         self._end = time.monotonic() + seconds
@@ -60,21 +56,21 @@ class PageReader:
 
 
 def _recognised(image: bytes, seconds: float) -> str:
-    """The text of a picture, pages apart by form feeds; nothing where the program cannot read it."""
+    """The text of a picture, with form feeds between pages; empty if the program cannot read it."""
     languages = "+".join(_languages()) or "eng"
     return _run(["stdin", "stdout", "-l", languages], image, seconds)
 
 
 @lru_cache(maxsize=1)
 def _languages() -> tuple[str, ...]:
-    """Those that are installed, English last: who has installed another one reads it."""
+    """The installed languages, English last: the user has installed the others on purpose."""
     lines = _run(["--list-langs"], b"", 10.0).splitlines()[1:]
     found = [line.strip() for line in lines if line.strip() and line.strip() not in ("osd", "equ", "eng")]
     return (*found[: _MOST_LANGUAGES - 1], *(["eng"] if "eng" in map(str.strip, lines) else []))
 
 
 def _run(arguments: list[str], given: bytes, seconds: float) -> str:
-    # Its threads slow each other down, and take memory of the worker's limit.
+    # Its threads slow each other down and need memory.
     environment = {**os.environ, "OMP_THREAD_LIMIT": "1"}
     command = [shutil.which(_PROGRAM) or _PROGRAM, *arguments]
     done = subprocess.run(command, input=given, capture_output=True, timeout=seconds, env=environment, check=False)  # noqa: S603

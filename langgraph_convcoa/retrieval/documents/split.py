@@ -28,18 +28,17 @@ Span = tuple[int, int]
 
 
 def split_documents(documents: Iterable[Document], encoder: Encoder) -> list[Document]:
-    """Documents as passages within what the encoder reads, title included, with nothing cut off.
+    """Documents as passages that the encoder reads in full, title included.
 
-    A document that fits stays one passage and keeps its id. A longer one is split at paragraphs, then at sentences, then
-    at words, into parts of about one length; part n has the id `{document id}#{n}`, from 1, and in its metadata
-    `document_id` and `start`, its offset in the document. A document without an id gets one made of its content; of several
-    with the same content and no id, one is kept. Empty documents are left out, which is logged. RetrievalError where an id is
-    used twice, or there is no document with text.
+    A document that fits stays one passage with its id. A longer one is split at paragraphs, then sentences, then words, into
+    parts of about equal length. Part n has the id `{document id}#{n}`, from 1, and in its metadata `document_id` and `start`,
+    its offset. A document without an id gets one made of its content; duplicates of these are dropped. Empty documents are
+    left out and logged. RetrievalError if an id is used twice, or no document has text.
     """
     kept = identify(documents)
     texts = [pattern_text(document) for document in kept]
     limit = encoder.max_tokens
-    # A token is at least a byte long, so that a short text fits without being counted.
+    # A token has at least one byte, so a short text fits without counting.
     unsure = [i for i, text in enumerate(texts) if len(text.encode()) + 4 > limit]
     counts = dict(zip(unsure, encoder.count_tokens_batch([texts[i] for i in unsure]), strict=True))
     passages: list[Document] = []
@@ -53,14 +52,7 @@ def split_documents(documents: Iterable[Document], encoder: Encoder) -> list[Doc
 
 
 def rejoined(name: str, parts: Sequence[Document]) -> Document:
-    """The document of an id that `split_documents` made these parts of; white space between paragraphs is blank lines then.
-
-    Example:
-        >>> places = [{"document_id": "b", "start": 0}, {"document_id": "b", "start": 5}]
-        >>> parts = [Document("One", id="b#1", metadata=places[0]), Document("Two", id="b#2", metadata=places[1])]
-        >>> rejoined("b", parts).page_content.split()
-        ['One', 'Two']
-    """
+    """The document that `split_documents` divided into these parts; white space between paragraphs becomes blank lines."""
     if parts[0].id == name:
         return parts[0].model_copy(deep=True)
     text = ""
@@ -71,13 +63,13 @@ def rejoined(name: str, parts: Sequence[Document]) -> Document:
 
 
 def pattern_text(passage: Document) -> str:
-    """The text of the whole-passage pattern y_0: the title, where there is one, and the passage."""
+    """The text of the whole-passage pattern y_0: the title, if there is one, and the passage."""
     title = passage_title(passage)
     return f"{title}\n{passage.page_content}" if title else passage.page_content
 
 
 def passage_title(passage: Document) -> str:
-    """The title that is encoded with a passage, at most 200 characters of it."""
+    """The title that is encoded with a passage: its first 200 characters."""
     title = passage.metadata.get("title")
     return clean(" ".join(title[: 4 * _TITLE_CHARACTERS].split())[:_TITLE_CHARACTERS]) if isinstance(title, str) else ""
 
@@ -104,7 +96,7 @@ def windows(text: str, size: int = 3, stride: int = 2) -> list[Span]:
 
 
 def document_id(passage: Document) -> str:
-    """The id of the document that a passage is a part of, its own id where it is the whole."""
+    """The id of a passage's document; its own id if it is the whole document."""
     return str(passage.metadata.get("document_id") or passage.id)
 
 
@@ -148,7 +140,7 @@ def _parts(document: Document, encoder: Encoder) -> Iterator[Document]:
     taken = encoder.count_tokens(f"{title}\n") if title else blank
     limit = max(encoder.max_tokens - taken, encoder.max_tokens // 4, 1)
     spans = _pack(_atoms(text, encoder, limit, blank), limit)
-    # Counts of pieces need not add up to the count of the whole for every tokenizer, so each part is counted as it is.
+    # For some tokenizers counts of pieces do not add up, so each part is counted.
     checked = [part for span in spans for part in _within(text, span, encoder, limit + blank)]
     for number, (start, end) in enumerate(checked, 1):
         place = {"document_id": document.id, "start": start}
@@ -181,7 +173,7 @@ def _character_spans(text: str) -> list[Span]:
 
 
 def _pack(atoms: Sequence[tuple[int, int, int]], limit: int) -> list[Span]:
-    """Runs of atoms within the limit, of about one length, so that no sliver is left at the end."""
+    """Runs of atoms within the limit, of about equal length."""
     total = sum(count for *_, count in atoms)
     target = total / max(1, -(-total // limit))
     spans: list[Span] = []

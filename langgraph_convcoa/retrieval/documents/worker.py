@@ -1,4 +1,4 @@
-"""Worker processes, which read what others wrote within limits of time and memory, and are killed at them."""
+"""Worker processes that read untrusted files within limits of time and memory, and are killed at these limits."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from langgraph_convcoa.retrieval.documents.child import Child, EndedError, pipes
 
 _START_SECONDS = 120.0
 _PATIENCE = 4
-"""So many times the processor's seconds may pass by the clock, since a busy machine gives a worker a part of them only."""
+"""Wall-clock limit as a multiple of the CPU limit, for busy machines."""
 _CALLS = 500
-"""After so many calls a worker is replaced: parsers keep caches, which would end in its limit of memory."""
+"""Calls until a worker is replaced: parsers' caches grow towards the memory limit."""
 _PACKAGE = __name__.partition(".")[0]
 _Answer = dict[str, Any]
 
@@ -30,16 +30,16 @@ class LimitError(ConvCoAError):
 
 
 class Workers:
-    """Processes that each run one call at a time; they start with the first one and stay for later ones.
+    """Processes that each run one call at a time; they start with the first call and stay for later ones.
 
-    A call is of a function at the top of a module of this package. What it takes and returns is JSON, or bytes in it, so that
-    a worker that a document has got hold of cannot make this process run anything. At a limit the worker is killed, and the
-    next call starts another. Threads may share the workers, which end with their owner or with this process.
+    A call runs a top-level function of this package. Arguments and results are JSON and bytes, so a worker that a document
+    has taken over cannot make this process run anything. A worker is killed at a limit, and the next call starts another.
+    Threads may share the workers, which end with their owner or this process.
 
     Args:
-        count: Workers at a time.
-        megabytes: Of memory for each, beyond what it has at its start; where the system has such limits (Linux).
-        prepare: A function without arguments, called in each new worker: imports, which are no call's own time.
+        count: Number of workers.
+        megabytes: Memory of each, beyond what it has at its start (Linux).
+        prepare: A function without arguments that each new worker calls first, such as imports.
 
     Example:
         >>> from langgraph_convcoa.text.words import words
@@ -65,7 +65,7 @@ class Workers:
         self.close()
 
     def start(self) -> None:
-        """Start a worker, where there is none yet; RetrievalError where its preparation fails."""
+        """Start a worker if there is none; RetrievalError if its preparation fails."""
         self.call(_ready, seconds=_START_SECONDS)
 
     def close(self) -> None:
@@ -73,12 +73,10 @@ class Workers:
         _end(self._alive)
 
     def call(self, function: Callable[..., Any], *arguments: Any, seconds: float) -> Any:
-        """What the function returns for these arguments.
+        """The result of the function. Its errors are raised: a ConvCoAError as it is, others as LimitError.
 
-        Raises:
-            LimitError: It took more than `seconds` of the processor (on Windows: of time) or too much memory, or ended its
-                process.
-            ConvCoAError: As the function raises it; any other of its errors is a LimitError with its type.
+        LimitError too if it takes more than `seconds` of the processor (Windows: of time) or too much memory, or ends its
+        process.
         """
         worker = self._free.get()
         try:
@@ -132,7 +130,7 @@ class _Worker:
 
 
 def serve(megabytes: int) -> None:
-    """Answer the calls that come by standard input until it ends: what a worker runs."""
+    """Answer calls from standard input until it ends; this is what a worker runs."""
     calls, answers = pipes()
     _limit_memory(megabytes)
     while True:
@@ -170,7 +168,7 @@ def _limit_memory(megabytes: int) -> None:
 
 
 def _limit_seconds(seconds: float) -> None:
-    """Seconds of the processor, after which the system ends this worker, also where its owner is gone."""
+    """Let the system end this worker after so many seconds of the processor, even if its owner is gone."""
     try:
         import resource
 
@@ -182,7 +180,7 @@ def _limit_seconds(seconds: float) -> None:
 
 
 def _raised(answer: _Answer) -> ConvCoAError:
-    """The error of an answer; only of a class of this package that is there already."""
+    """The error of an answer, of a class of this package that is already imported."""
     kind = getattr(sys.modules.get(str(answer.get("module"))), str(answer["error"]), None) if answer["error"] else None
     if isinstance(kind, type) and issubclass(kind, ConvCoAError) and kind.__module__.startswith(f"{_PACKAGE}."):
         return kind(answer["message"])
@@ -190,7 +188,7 @@ def _raised(answer: _Answer) -> ConvCoAError:
 
 
 def _ready() -> None:
-    """What a worker without a preparation is asked first: the answer shows that it has started."""
+    """The first call of a worker without a preparation; the answer shows that it has started."""
 
 
 def _end(workers: set[_Worker]) -> None:

@@ -1,4 +1,4 @@
-"""The interface of an encoder, which turns texts into the vectors that are stored and searched."""
+"""The interface of an encoder: texts into the vectors that are stored and searched."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class Encoder(Protocol):
     """An encoder of texts. Subclass it to inherit `count_tokens_batch`.
 
     Attributes:
-        name: A fingerprint of the vectors: two encoders of the same name give the same vectors for a text.
+        name: Identifies the vectors: two encoders of the same name give the same vectors for a text.
         dimension: Length d of a vector.
-        max_tokens: How many tokens of a text are read, special tokens included; the rest would be cut off.
+        max_tokens: Tokens of a text that are read, special tokens included; the rest would be cut off.
     """
 
     @property
@@ -37,7 +37,7 @@ class Encoder(Protocol):
     def max_tokens(self) -> int: ...
 
     def count_tokens(self, text: str) -> int:
-        """Tokens of a text, special tokens included and nothing cut off, on the scale of `max_tokens`."""
+        """Number of tokens of a text, special tokens included and nothing cut off."""
         ...
 
     def count_tokens_batch(self, texts: Sequence[str]) -> list[int]:
@@ -52,6 +52,40 @@ class Encoder(Protocol):
         ...
 
 
+class DelegatingEncoder(Encoder):
+    """Passes everything on to another encoder; a subclass changes what it must."""
+
+    def __init__(self, encoder: Encoder) -> None:
+        self.encoder = encoder
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.encoder!r})"
+
+    @property
+    def name(self) -> str:
+        return self.encoder.name
+
+    @property
+    def dimension(self) -> int:
+        return self.encoder.dimension
+
+    @property
+    def max_tokens(self) -> int:
+        return self.encoder.max_tokens
+
+    def count_tokens(self, text: str) -> int:
+        return self.encoder.count_tokens(text)
+
+    def count_tokens_batch(self, texts: Sequence[str]) -> list[int]:
+        return self.encoder.count_tokens_batch(texts)
+
+    def encode_queries(self, texts: Sequence[str]) -> Vectors:
+        return self.encoder.encode_queries(texts)
+
+    def encode_passages(self, texts: Sequence[str]) -> Vectors:
+        return self.encoder.encode_passages(texts)
+
+
 def without_arithmetic(name: str) -> str:
     """An encoder's name without its dtype: vectors of both dtypes fit together.
 
@@ -63,9 +97,9 @@ def without_arithmetic(name: str) -> str:
 
 
 def normalised(vectors: npt.ArrayLike, count: int, dimension: int | None, name: str) -> Vectors:
-    """An encoder's vectors as they are stored: float32, (count, dimension), of length one (zero stays zero).
+    """An encoder's vectors as float32 rows (count, dimension) of length one; a zero vector stays zero.
 
-    RetrievalError where they are of another number or length, or hold NaN or infinity.
+    RetrievalError for another shape, NaN or infinity.
     """
     try:
         rows = np.array(vectors, dtype=np.float32)
@@ -81,7 +115,7 @@ def normalised(vectors: npt.ArrayLike, count: int, dimension: int | None, name: 
     if not finite.all():
         bad = finite.argmin() + 1
         raise RetrievalError(f"The encoder {name!r} returned NaN or infinity (text {bad} of {count}); use another encoder.")
-    # In float64: the squares of large or tiny numbers are beyond float32.
+    # In float64: squares of large or tiny numbers are out of float32's range.
     lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows, dtype=np.float64))[:, None]
     np.divide(rows, lengths, out=rows, where=lengths > 0)
     return rows

@@ -51,7 +51,7 @@ class Bert:
     max_tokens: int
     cls: bool  # Pools by the first token, else by the mean.
     sessions: dict[tuple[bool, int], Any] = field(default_factory=dict, init=False, repr=False)
-    """What `onnx_bert` made of the model, for all who use it."""
+    """The networks that `onnx_bert` made of the model, shared by its users."""
     lock: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False)
 
     @classmethod
@@ -136,10 +136,8 @@ def _read(folder: Path) -> Bert | None:
     limit = reads.get("max_seq_length") or _json(folder / "tokenizer_config.json")["model_max_length"]
     limit = min(limit, config["max_position_embeddings"])
     pools = _json(pooling / "config.json")
-    ways = {
-        name.removeprefix("pooling_mode_") for name, on in pools.items() if name.startswith("pooling_mode_") and on is True
-    }
-    way = pools["pooling_mode"] if "pooling_mode" in pools else "+".join(ways)
+    ways = [name.removeprefix("pooling_mode_") for name, on in pools.items() if on is True and "pooling_mode_" in name]
+    way = pools.get("pooling_mode", "+".join(ways))
     fits = (
         (config["model_type"], config["hidden_act"]) == ("bert", "gelu")
         and config.get("position_embedding_type", "absolute") in ("absolute", None)
@@ -170,7 +168,7 @@ def _read(folder: Path) -> Bert | None:
     least = {"word_embeddings": tokenizer.get_vocab_size(), "position_embeddings": limit, "token_type_embeddings": 1}
     if any(len(weights[f"embeddings.{name}.weight"]) < rows for name, rows in least.items()):
         return None
-    if any(w.dtype != np.float32 or w.shape != _shape(name, len(w), config) for name, w in weights.items()):
+    if any(weight.dtype != np.float32 for weight in weights.values()):
         return None
     heads, epsilon = int(config["num_attention_heads"]), float(config["layer_norm_eps"])
     return Bert(weights, tokenizer, heads, epsilon, int(limit), way.startswith("cls"))
@@ -181,17 +179,6 @@ def _names(layers: int) -> list[str]:
     inner = [f"{LAYER}{layer}.{part}" for layer in range(layers) for part in (*_LINEAR, *_NORMS)]
     both = [f"{part}.{kind}" for part in ("embeddings.LayerNorm", *inner) for kind in ("weight", "bias")]
     return [f"embeddings.{name}.weight" for name in _EMBEDDINGS] + both
-
-
-def _shape(name: str, rows: int, config: Mapping[str, Any]) -> tuple[int, ...]:
-    """The shape that a weight must have; an embedding may have any number of rows."""
-    hidden, inner = config["hidden_size"], config["intermediate_size"]
-    if name.startswith("embeddings.") and "LayerNorm" not in name:
-        return rows, hidden
-    outputs = inner if "intermediate" in name else hidden
-    if "LayerNorm" in name or name.endswith("bias"):
-        return (outputs,)
-    return outputs, hidden if "attention" in name or "intermediate" in name else inner
 
 
 def _plain_prompts(path: Path) -> bool:

@@ -28,27 +28,18 @@ _KEYS_PER_QUERY = 500
 class PatternCache:
     """Vectors of texts in an SQLite file, keyed by the encoder's name and the text.
 
-    Several processes may share a file, which is made when missing. Vectors are written in batches, so that a killed run
-    resumes where it stopped; each carries a checksum, and one that fails it is encoded again. A file that is damaged, no
-    such cache, or cannot be opened or made is a RetrievalError.
-
-    Example:
-        >>> import tempfile, pathlib
-        >>> cache = PatternCache(pathlib.Path(tempfile.mkdtemp()) / "patterns.sqlite")
-        >>> len(cache)
-        0
+    Several processes may share a file, which is made if it is missing. Vectors are written in batches, so a killed run
+    resumes where it stopped. A vector that fails its checksum is encoded again. RetrievalError if the file is damaged, no
+    such cache, or cannot be opened or made.
     """
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         try:
             private_folder(self.path.parent)
-        except OSError as error:
-            raise RetrievalError(f"The folder of the pattern cache {self.path} cannot be made: {error.strerror}.") from error
-        try:
             private_file(self.path)
         except OSError as error:
-            reason = f"cannot be used ({error.strerror}); name another file"
+            reason = f"cannot be made or used ({error.strerror}); name another file"
             raise RetrievalError(f"The pattern cache {self.path} {reason}.") from error
         with self._connect() as connection:
             application, version = prepare_sqlite(connection, _APPLICATION_ID, _VERSION, _SCHEMA)
@@ -62,12 +53,8 @@ class PatternCache:
         with self._connect() as connection:
             return int(connection.execute("SELECT count(*) FROM patterns").fetchone()[0])
 
-    def encode(self, encoder: Encoder, texts: Sequence[str], *, progress: Progress = False) -> Vectors:
-        """Vectors (n, d) of passages, encoding only those that the cache does not have."""
-        return encode_texts(encoder, texts, self, progress)
-
     def read(self, name: str, texts: Sequence[str], out: Vectors) -> list[int]:
-        """Fill in the stored vectors of different texts by the encoder of a name; returns the indexes of the others."""
+        """Fill in the stored vectors of different texts; returns the indexes of those that are not stored."""
         rows = {_key(name, text): index for index, text in enumerate(texts)}
         keys, size = list(rows), out.shape[1] * 4
         with self._connect() as connection:
@@ -81,7 +68,7 @@ class PatternCache:
         return list(rows.values())
 
     def write(self, name: str, texts: Sequence[str], vectors: Vectors) -> bool:
-        """Store vectors; False, with a warning, where that fails: a full disk, a lock held too long."""
+        """Store vectors; False, with a warning, if that fails: a full disk, a lock held too long."""
         entries = []
         for text, vector in zip(texts, vectors, strict=True):
             key, blob = _key(name, text), vector.astype("<f4").tobytes()
@@ -106,19 +93,19 @@ class PatternCache:
 
 
 def encode_texts(encoder: Encoder, texts: Sequence[str], cache: PatternCache | None, progress: Progress = False) -> Vectors:
-    """Vectors (n, d) of passages, equal texts encoded once, through the cache where there is one."""
+    """Vectors (n, d) of passages; equal texts are encoded once, and texts in the cache not at all."""
     place = {text: index for index, text in enumerate(dict.fromkeys(texts))}
     unique = list(place)
     vectors = np.zeros((len(unique), encoder.dimension), dtype=np.float32)
     missing = list(range(len(unique))) if cache is None else cache.read(encoder.name, unique, vectors)
-    # Longest first: batches of like length, and the time that is left is not underestimated.
+    # Longest first: batches of similar length, and the remaining time is not underestimated.
     missing.sort(key=lambda i: len(unique[i]), reverse=True)
     with track(progress, len(missing), "Encoding", [len(unique[i]) for i in missing]) as advance:
         for start in range(0, len(missing), _AT_ONCE):
             batch = missing[start : start + _AT_ONCE]
             chosen = [unique[i] for i in batch]
             vectors[batch] = normalised(encoder.encode_passages(chosen), len(chosen), encoder.dimension, encoder.name)
-            # Once it cannot be written, it is not tried again.
+            # After one failure the cache is not written again.
             if cache is not None and not cache.write(encoder.name, chosen, vectors[batch]):
                 cache = None
             advance(len(batch))

@@ -1,4 +1,4 @@
-"""The choice of an encoder by name, and the settings by which one is saved and opened again."""
+"""The choice of an encoder by name, and the settings from which a saved index opens its encoder again."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ from langgraph_convcoa.errors import InputError, RetrievalError
 from langgraph_convcoa.retrieval.encoders.base import Encoder
 from langgraph_convcoa.retrieval.encoders.embeddings import EmbeddingsEncoder
 from langgraph_convcoa.retrieval.encoders.sentence_transformer import SentenceTransformerEncoder
-from langgraph_convcoa.retrieval.encoders.wrappers import TwoTowerEncoder
 
-_TOWERS = ("question", "passage")
 _EARLIER = {
     *(("dtype", dtype) for dtype in ("auto", "bfloat16", "torchao-int8")),
     *(("attention", "auto"), ("attention", "softmax"), ("pooling", "auto"), ("windows", "apart")),
@@ -33,36 +31,19 @@ def as_encoder(encoder: Encoder | Embeddings | str | None) -> Encoder:
         return SentenceTransformerEncoder(encoder)
     if isinstance(encoder, Embeddings):
         return EmbeddingsEncoder(encoder)
-    # Asked of the class: an encoder's properties may load a model, which a runtime-checked protocol would read.
+    # Looked up in the class: an encoder's properties may load a model.
     if all(hasattr(type(encoder), member) for member in ("encode_queries", "encode_passages", "count_tokens")):
         return encoder
     raise InputError(f"An encoder must be an Encoder, LangChain Embeddings or a model name, not {type(encoder).__name__}.")
 
 
 def encoder_settings(encoder: Encoder) -> dict[str, str] | None:
-    """The settings that `encoder_from_settings` rebuilds an encoder from; None where it has none.
-
-    Example:
-        >>> encoder_settings(SentenceTransformerEncoder("some/model", dtype="float32"))
-        {'name': 'some/model', 'dtype': 'float32'}
-    """
-    if isinstance(encoder, SentenceTransformerEncoder):
-        return {"name": encoder.model_name, "dtype": encoder.dtype}
-    if isinstance(encoder, TwoTowerEncoder):
-        towers = {tower: encoder_settings(getattr(encoder, tower)) for tower in _TOWERS}
-        if all(towers.values()):
-            return {f"{tower}.{key}": value for tower, settings in towers.items() for key, value in (settings or {}).items()}
-    return None
+    """The settings for `encoder_from_settings`; None for an encoder that cannot be opened by name."""
+    return {"name": encoder.model_name, "dtype": encoder.dtype} if isinstance(encoder, SentenceTransformerEncoder) else None
 
 
 def encoder_from_settings(settings: Mapping[str, str]) -> Encoder:
-    """The encoder of `encoder_settings`; RetrievalError for other settings, such as those of a later release."""
-    if any("." in key for key in settings):
-        towers = [
-            encoder_from_settings({key.partition(".")[2]: v for key, v in settings.items() if key.startswith(f"{tower}.")})
-            for tower in _TOWERS
-        ]
-        return TwoTowerEncoder(*towers)
+    """The encoder of `encoder_settings`; RetrievalError for unknown settings, such as those of another release."""
     settings = {key: value for key, value in settings.items() if (key, value) not in _EARLIER}
     try:
         if not {"name"} <= set(settings) <= {"name", "dtype"}:

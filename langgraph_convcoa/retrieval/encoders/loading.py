@@ -1,4 +1,4 @@
-"""Where a sentence-transformers model lies, and its loading without the libraries' noise."""
+"""The folder of a sentence-transformers model, and loading it without the libraries' warnings and bars."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _LOUD = ("transformers", "sentence_transformers", "huggingface_hub", "torchao", 
 
 
 def load_model(name: str, device: str | None) -> SentenceTransformer:
-    """Load the model of a name or a folder; the default one from the package of the extra `offline` where it is installed."""
+    """Load the model of a name or folder; the default model from the extra `offline` if it is installed."""
     packaged = _packaged(name)
     location = str(packaged) if packaged else DEFAULT_ENCODER if name in DEFAULT_NAMES else name
     check_files(Path(location))
@@ -37,7 +37,7 @@ def load_model(name: str, device: str | None) -> SentenceTransformer:
             from sentence_transformers import SentenceTransformer
 
             model = SentenceTransformer(location, device=device)
-    # The hub, the file formats and torch raise errors of many types; all mean that there is no model.
+    # The hub, the file formats and torch raise many types.
     except Exception as error:
         remedy = 'pip install "langgraph-convcoa[offline]" or give an encoder'
         raise RetrievalError(f"The encoder {name!r} cannot be loaded ({_first_line(error)}): {remedy}.") from error
@@ -76,13 +76,13 @@ def _snapshot(name: str) -> Path | None:
 
 
 def _packaged(name: str) -> Path | None:
-    """The default model in the package of the extra `offline`; None where it is not installed, and for other models."""
+    """The default model in the extra `offline`; None if it is not installed, and for other models."""
     package = importlib.util.find_spec(_OFFLINE_PACKAGE) if name in DEFAULT_NAMES else None
     return Path(package.origin).parent / "model" if package and package.origin else None
 
 
 def check_files(folder: Path) -> None:
-    """Compare the files of an encoder that was saved here with their checksums; others have none and are not checked."""
+    """Compare the files of an encoder with the checksums that `SentenceTransformerEncoder.save` wrote, if there are any."""
     if not (folder / CHECKSUMS).is_file():
         return
     try:
@@ -114,7 +114,7 @@ def counting_copy(model: SentenceTransformer) -> Tokenizer:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """No warnings, logs and progress bars of the libraries below in the block; all as before afterwards."""
+    """A block without the libraries' warnings, logs and progress bars."""
     loggers = [logging.getLogger(name) for name in _LOUD]
     levels = [logger.level for logger in loggers]
     with warnings.catch_warnings():

@@ -48,9 +48,9 @@ logger = logging.getLogger(__name__)
 class OnnxBert:
     """Pooled vectors of a BERT, computed by onnxruntime. Several threads may use it.
 
-    In eight bits each weight column has a scale, and so has each token, so that a vector does not depend on the other texts of
-    a batch. Large activation channels are scaled down and their weights up (SmoothQuant, Xiao et al. 2023). The integers are
-    the same on every processor: weights are scaled so that no kernel of onnxruntime saturates (`_quantised_weight`).
+    In eight bits each weight column and each token has a scale, so a vector does not depend on the other texts of a batch.
+    Large activation channels are scaled down and their weights up (SmoothQuant, Xiao et al. 2023). The integers are the same
+    on every processor: no kernel of onnxruntime saturates (`_quantised_weight`).
 
     Args:
         bert: The model.
@@ -104,7 +104,7 @@ class OnnxBert:
         return rows
 
     def recent_vectors(self, ids: Sequence[Sequence[int]]) -> Vectors:
-        """`vectors` of texts that recur, such as the turns of a conversation: the last 4,096 are kept."""
+        """`vectors` of texts that recur, such as turns of a conversation; the last 4,096 are kept."""
 
         def encode(new: list[bytes]) -> Vectors:
             return self.vectors([np.frombuffer(key, dtype=np.int32).tolist() for key in new])

@@ -1,19 +1,22 @@
-"""The values of the keys that were used last, such as the vectors of recent texts."""
+"""The values of recently used keys, and an encoder that keeps what it made of recent passages."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, Generic, TypeVar
 
+import numpy as np
 from cachetools import LRUCache
+
+from langgraph_convcoa.retrieval.encoders.base import DelegatingEncoder, Encoder, Vectors
 
 _Key = TypeVar("_Key", bound=Hashable)
 _Value = TypeVar("_Value")
 
 
 class RecentValues(Generic[_Key, _Value]):
-    """The values of the keys that were used last. One thread at a time makes missing values, so each is made once.
+    """The values of the `capacity` most recent keys. One thread at a time makes missing values, so each is made once.
 
     Example:
         >>> lengths = RecentValues[str, int](2)
@@ -47,3 +50,23 @@ class RecentValues(Generic[_Key, _Value]):
     def _known(self, keys: list[_Key]) -> dict[_Key, _Value]:
         with self._lock:
             return {key: self._kept[key] for key in keys if key in self._kept}
+
+
+class RecentEncoder(DelegatingEncoder):
+    """Another encoder, which keeps the vectors and token counts of the `capacity` most recent passages."""
+
+    def __init__(self, encoder: Encoder, capacity: int) -> None:
+        super().__init__(encoder)
+        self._vectors = RecentValues[str, Vectors](capacity)
+        self._counts = RecentValues[str, int](capacity)
+
+    def count_tokens(self, text: str) -> int:
+        return self.count_tokens_batch([text])[0]
+
+    def count_tokens_batch(self, texts: Sequence[str]) -> list[int]:
+        counts = self._counts.of(texts, self.encoder.count_tokens_batch)
+        return [counts[text] for text in texts]
+
+    def encode_passages(self, texts: Sequence[str]) -> Vectors:
+        vectors = self._vectors.of(texts, self.encoder.encode_passages)
+        return np.stack([vectors[text] for text in texts]) if texts else self.encoder.encode_passages([])

@@ -37,17 +37,15 @@ _AT_ONCE = 1024
 class SentenceTransformerEncoder(Encoder):
     """Encode with a sentence-transformers model.
 
-    Nothing is loaded before the first use, and several threads may use one encoder. On the processor onnxruntime computes
-    every BERT with mean or CLS pooling. sentence-transformers (torch) computes on other devices, for other architectures, and
-    once `model` was used.
+    The model is loaded on first use; threads may share an encoder. On the processor onnxruntime computes every BERT with mean
+    or CLS pooling; sentence-transformers (torch) computes on other devices, other models, and whatever follows `model`.
 
     Args:
         name: Folder or hub name of the model; the default, all-MiniLM-L6-v2, comes with the extra `offline`.
         device: "cpu", "cuda", ...; chosen by sentence-transformers when None.
         batch_size: Texts in a forward pass of torch.
         dtype: "int8" computes the linear layers of a BERT in eight bits when it encodes passages, about twice as fast as
-            "float32"; the mean cosine to float32 is 0.999 for the default encoder (`OnnxBert`). Questions, and everything that
-            torch computes, are in float32 with both. Vectors are float32.
+            "float32", with a mean cosine of 0.999 to it (`OnnxBert`). Questions and torch use float32 with both.
 
     Raises:
         InputError: A setting is none of these.

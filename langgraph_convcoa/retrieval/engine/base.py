@@ -1,4 +1,4 @@
-"""The protocol of an engine, which stores passages with their patterns and names candidates, and what is stored in one."""
+"""The protocol of an engine, what it stores of a passage, and the checks that engines share."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
 from numbers import Real
+from pathlib import Path
 from typing import Any, Protocol, TypeVar
+from urllib.parse import unquote, urlsplit
 
 import numpy as np
 from langchain_core.documents import Document
@@ -25,16 +27,16 @@ from langgraph_convcoa.retrieval.encoders.base import Encoder, Vectors
 from langgraph_convcoa.retrieval.encoders.cache import PatternCache
 from langgraph_convcoa.retrieval.filters import Filter, FilterEvaluator
 from langgraph_convcoa.retrieval.memory_corpus import encoded_memory
-from langgraph_convcoa.retrieval.progress import Progress
 from langgraph_convcoa.text.words import content_words
 
 _END: ContextVar[float] = ContextVar("engine_deadline", default=math.inf)
 
 SCHEMA_VERSION = 1
-"""Version of what is stored of a passage; a collection of another version is not opened."""
-
+"""Version of the stored form of a passage; a collection of another version is not opened."""
 LONGEST = 10_000_000
 """Characters of a document, which is written in one transaction."""
+USUAL_LENGTH = 100.0
+"""Content words of a passage, at which a word's stored weight is computed; another mean length ranks nearly the same."""
 
 _Condition = TypeVar("_Condition")
 _COLLECTION = re.compile(r"[a-z][a-z0-9_]{0,39}")
@@ -45,110 +47,111 @@ _as_json = json.JSONEncoder(allow_nan=False).encode
 
 @dataclass(frozen=True, eq=False)
 class StoredPassage:
-    """A passage as an engine keeps it, with all that ranks it: nothing is encoded or counted again."""
+    """A passage as an engine stores it, with everything that ranks it."""
 
     id: str
-    document: str  # The id of the document that it is a part of, its own where it is the whole.
+    document: str  # Id of its document; its own id if it is the whole document.
     text: str
     metadata: Mapping[str, Any]
-    spans: Sequence[Span]  # n - 1 windows, where they stand in the text.
-    vectors: Vectors  # (n, d), the pattern of the whole passage y_0, then those of its windows.
-    terms: Mapping[str, int]  # How often each stemmed content word stands in it, its title included, as BM25 counts.
+    spans: Sequence[Span]  # n - 1 windows, as places in the text.
+    vectors: Vectors  # (n, d): the pattern of the whole passage y_0, then the patterns of its windows.
+    terms: Mapping[str, int]  # Counts of its stemmed content words, title included, for BM25.
     digest: bytes  # `content_digest` of its document, the same in all its passages.
 
 
 @dataclass(frozen=True)
 class Statistics:
-    """What BM25 weighs words by: those of all passages of a tenant that have words."""
+    """The numbers that BM25 needs, over all passages of a tenant that have words."""
 
     passages: int
-    mean_length: float  # Content words a passage.
-    frequencies: Mapping[str, int]  # In how many passages each of the terms that were asked for stands; 0 may be left out.
+    mean_length: float  # Content words of a passage.
+    frequencies: Mapping[str, int]  # Number of passages with each term that was asked for; 0 may be left out.
 
 
 class Engine(Protocol):
     """Passages of one tenant in one collection of an engine. Threads may share it.
 
-    Both are fixed when it is made, and the tenant is part of every statement. Nothing is asked of the server before the first
-    call. Every method raises RetrievalError within the engine's time-out where the engine is down, slow, full or refuses, in
-    words without a password; InputError, before anything is written, for what cannot be stored and for a filter that cannot
-    be asked. A filter is a mapping (`retrieval.filters`), never a function.
+    Collection and tenant are fixed, and the tenant is part of every statement. The server is not asked before the first call.
+    A method raises RetrievalError within the time-out if the engine is down, slow, full or refuses; the message has no
+    password. It raises InputError, before it writes anything, for what cannot be stored or filtered by. A filter is a mapping
+    (`retrieval.filters`), never a function.
     """
 
     variables: tuple[str, ...] = ()
-    """Of the environment, what its driver reads beside the address: a worker on another machine needs them too."""
+    """Environment variables that its driver reads: a worker on another machine needs them too."""
 
     @property
     def timeout(self) -> float:
-        """Seconds that a call has, and all calls of one search together; without an end where an engine does not say."""
+        """Seconds for one call, and for all calls of one search together."""
         return math.inf
 
     @property
     def name(self) -> str:
-        """What it is called in messages: the kind of engine and the collection, without secrets."""
+        """Its name in messages: the kind of engine and the collection, without secrets."""
 
     def open(self, dimension: int, encoder: str, *, create: bool = False) -> None:
-        """Check the collection against the encoder's name and the length of its vectors; nothing is asked a second time.
+        """Compare the collection with the encoder's name and dimension, once.
 
-        RetrievalError where there is none, unless it is to be made, or it is of another encoder, dimension or version.
+        Raises RetrievalError if there is no collection and `create` is false, or it has another encoder, dimension or version.
         """
 
     def search(self, vectors: Vectors, k: int, condition: Filter | None = None) -> list[list[str]]:
-        """For each vector (q, d) the ids of up to k passages, that with the greatest product with one of its
-        `search_vectors` first; fewer than k only where there are not so many that meet the condition.
+        """For each vector (q, d), the ids of k passages by their greatest product with one of their `search_vectors`.
+
+        Fewer than k only if fewer passages meet the condition.
         """
 
     def words(self, weights: Mapping[str, float], mean_length: float, k: int, condition: Filter | None = None) -> list[str]:
-        """The ids of up to k passages that have one of the terms, probably the best by BM25 first.
+        """The ids of up to k passages with one of the terms, about the best by BM25 first.
 
-        A weight is that of a term in the question times its idf. Few passages may be missing where terms are common.
+        A weight is the term's weight in the question times its idf. A few passages may be missing for common terms.
         """
 
     def patterns(self, ids: Sequence[str]) -> list[StoredPassage]:
-        """The passages of these ids that are there, in this order."""
+        """The passages of these ids that exist, in this order."""
 
     def parts(self, documents: Sequence[str]) -> dict[str, list[str]]:
-        """The ids of the passages of each of these documents that is there, in the order of its text."""
+        """The ids of the passages of each of these documents that exists, in the order of its text."""
 
     def digests(self, documents: Sequence[str]) -> dict[str, bytes]:
-        """The digest of each of these documents that is there, with all its passages."""
+        """The digest of each of these documents that exists with all its passages."""
 
     def put(self, passages: Sequence[StoredPassage]) -> None:
-        """Store whole documents, each in place of the one that has its id, all or none; the same again changes nothing.
+        """Store whole documents, each in place of the one with its id, all or none. Storing the same again changes nothing.
 
-        RetrievalError where a passage's id is that of a passage of another document.
+        Raises RetrievalError if a passage of another document has one of the ids.
         """
 
     def loading(self) -> AbstractContextManager[object]:
-        """While many documents are put, by this process or by others: the engine's fastest path.
+        """A block in which this or other processes put many documents, by the engine's fastest path.
 
-        Call `settle` afterwards; searches meanwhile may be slow.
+        Call `settle` afterwards; searches may be slow until then.
         """
         return nullcontext()
 
     def settle(self) -> None:
-        """After `loading`, or many changes: build what a search needs, and free what is no longer needed. No time-out.
+        """After `loading` or many changes: build what searches need and free what they do not. It has no time-out.
 
-        Where another is `loading`, that is left to the last one. What was stored stands, however this ends.
+        If another process is `loading`, the last one builds. Stored documents stay, however this ends.
         """
 
     def delete(self, documents: Sequence[str]) -> None:
-        """Delete these documents with all that is stored of them, all or none; those that are not there are passed over."""
+        """Delete these documents, all or none; missing ones are skipped."""
 
     def statistics(self, terms: Iterable[str]) -> Statistics:
         """The numbers that BM25 needs for these terms."""
 
     def count(self) -> int:
-        """How many passages the tenant has; 0 where there is no collection."""
+        """Number of passages of the tenant; 0 if there is no collection."""
 
     def close(self) -> None:
-        """Give up its connections; it may be used again."""
+        """Close its connections; a later call opens them again."""
 
 
 class ServerEngine(Engine):
-    """A collection and a tenant of an engine that has an address, with what all such engines check."""
+    """An engine with an address: its collection, tenant and connections, and the checks that all such engines need."""
 
-    def __init__(self, label: str, collection: str, tenant: str, timeout: float) -> None:
+    def __init__(self, kind: str, address: str, collection: str, tenant: str, timeout: float) -> None:
         if not timeout > 0:
             raise InputError(f"timeout must be a number of seconds above 0, not {timeout!r}.")
         if not isinstance(collection, str) or not _COLLECTION.fullmatch(collection):
@@ -160,12 +163,20 @@ class ServerEngine(Engine):
             raise InputError(f"A tenant must be a text of 1 to {_LONGEST_TENANT} bytes, not {tenant!r:.80}.")
         check_text(tenant, "tenant")
         self.collection, self.tenant = collection, tenant
-        self._name = f"The collection {collection!r} in {label}"
+        self._name = f"The collection {collection!r} in {kind}{_place(address)}"
         self._opened: tuple[int, str] | None = None  # Dimension and encoder that were compared with the collection.
+        self._connections: Any = None
 
     @property
     def name(self) -> str:
         return self._name
+
+    @property
+    def timeout(self) -> float:
+        return float(self._connections.timeout)
+
+    def close(self) -> None:
+        self._connections.close()
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(collection={self.collection!r}, tenant={self.tenant!r})"
@@ -181,7 +192,7 @@ class ServerEngine(Engine):
 
 
 def check_head(label: str, stored: tuple[int, int, str], dimension: int, encoder: str) -> None:
-    """Raise RetrievalError where a stored collection is of another version, dimension or encoder."""
+    """Raise RetrievalError if a stored collection has another version, dimension or encoder."""
     version, length, name = stored
     if version != SCHEMA_VERSION:
         raise RetrievalError(
@@ -196,13 +207,10 @@ def check_head(label: str, stored: tuple[int, int, str], dimension: int, encoder
 
 
 class EngineConditions(FilterEvaluator[_Condition]):
-    """Filters in the language of an engine. A value that has no order with the filter's leaves its passage out."""
+    """Filters in an engine's language. A passage whose value cannot be compared is left out."""
 
     def condition(self, filter: Filter | None) -> _Condition | None:
-        """What a filter becomes; None where there is none.
-
-        InputError where it is a function, which only runs here, is malformed, or compares with what is not JSON.
-        """
+        """A filter in the engine's language. InputError if it is a function, malformed, or compares with what is not JSON."""
         try:
             return None if filter is None else self.read(filter)
         except RecursionError:
@@ -235,13 +243,7 @@ class EngineConditions(FilterEvaluator[_Condition]):
 
 @contextmanager
 def within(seconds: float) -> Iterator[None]:
-    """All calls of engines made here end within these seconds together, each within its own time-out.
-
-    Example:
-        >>> with within(1):
-        ...     end_of(10) - time.monotonic() <= 1
-        True
-    """
+    """All engine calls of the block end within these seconds together, each within its own time-out."""
     token = _END.set(end_of(seconds))
     try:
         yield
@@ -250,15 +252,14 @@ def within(seconds: float) -> Iterator[None]:
 
 
 def end_of(limit: float) -> float:
-    """When a call that begins now and has so many seconds must have ended, by `time.monotonic`."""
+    """The time (`time.monotonic`) by which a call that starts now must end."""
     return min(time.monotonic() + limit, _END.get())
 
 
 def search_vectors(vectors: Vectors) -> Vectors:
-    """What an engine searches of a passage (n, d): (y_0 + y_j) / 2 for each of its windows, (n - 1, d).
+    """The vectors that an engine searches for a passage (n, d): (y_0 + y_j) / 2 for each window, (n - 1, d).
 
-    The product with a query state is half the bound of the passage's score at w = 1 (`scoring.topk.search`), so that one
-    search over windows ranks passages by whole and window together.
+    The product with a query state is half the bound of the passage's score at w = 1 (`scoring.topk.search`).
 
     Example:
         >>> search_vectors(np.array([[1, 0], [1, 0], [0, 1]], dtype=np.float32)).tolist()
@@ -267,27 +268,13 @@ def search_vectors(vectors: Vectors) -> Vectors:
     return np.asarray((vectors[:1] + vectors[1:]) / np.float32(2), dtype=np.float32)
 
 
-def stored_passages(
-    entries: Iterable[Entry], encoder: Encoder, *, cache: PatternCache | None = None, progress: Progress = False
-) -> list[StoredPassage]:
-    """Documents that passed `check_document` and were split into passages, encoded and counted, as an engine keeps them.
-
-    RetrievalError where the passages cannot be encoded.
-
-    Example:
-        >>> from langchain_core.embeddings import DeterministicFakeEmbedding
-        >>> from langgraph_convcoa.retrieval.encoders.choice import as_encoder
-        >>> entry = Entry("a", [Document("Ada wrote it.", id="a")])
-        >>> [passage] = stored_passages([entry], as_encoder(DeterministicFakeEmbedding(size=8)))
-        >>> passage.spans, passage.vectors.shape, dict(passage.terms)
-        ([(0, 13)], (2, 8), {'ada': 1, 'wrote': 1})
-    """
-    chosen = list(entries)
-    passages = [passage for entry in chosen for passage in entry.passages]
+def stored_passages(entries: Sequence[Entry], encoder: Encoder, cache: PatternCache | None = None) -> list[StoredPassage]:
+    """Encode documents that were checked and split. RetrievalError if they cannot be encoded."""
+    passages = [passage for entry in entries for passage in entry.passages]
     if not passages:
         return []
-    memory = encoded_memory(passages, encoder, "float32", cache, progress)
-    owners = [(entry.id, content_digest(entry.passages)) for entry in chosen for _ in entry.passages]
+    memory = encoded_memory(passages, encoder, "float32", cache, progress=False)
+    owners = [(entry.id, content_digest(entry.passages)) for entry in entries for _ in entry.passages]
     offsets = memory.patterns.offsets
     return [
         StoredPassage(
@@ -305,7 +292,7 @@ def stored_passages(
 
 
 def check_document(document: Document) -> None:
-    """Raise InputError for a document that no engine keeps: asked before it is split and encoded."""
+    """Raise InputError for a document that no engine can store."""
     if len(document.page_content) > LONGEST:
         raise InputError(
             f"The document {document.id!r:.80} has {len(document.page_content):,} characters, and an engine takes at most "
@@ -328,7 +315,7 @@ def check_document(document: Document) -> None:
 
 
 def check_text(text: str, what: str) -> None:
-    """Raise InputError for a text that no engine keeps: one with NUL or half a character in it."""
+    """Raise InputError for a text with NUL or half a character, which no engine stores."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -342,9 +329,18 @@ def _texts(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):
-        for name, part in value.items():
-            yield str(name)
-            yield from _texts(part)
-    elif isinstance(value, list | tuple):
+        yield from map(str, value)
+        value = list(value.values())
+    if isinstance(value, list | tuple):
         for part in value:
             yield from _texts(part)
+
+
+def _place(address: str) -> str:
+    """The server or file of an address, without user, password and options."""
+    try:
+        parts = urlsplit(address)
+        name = parts.hostname or (Path(unquote(parts.path)).name if parts.scheme.endswith("file") else "")
+    except ValueError:
+        name = ""
+    return f" at {name}" if name else ""

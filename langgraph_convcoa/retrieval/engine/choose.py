@@ -18,7 +18,7 @@ _FORM = "postgresql://user@host:5432/database?collection=NAME&tenant=NAME"
 
 
 def is_engine(address: object) -> bool:
-    """Whether a text is the address of an engine, not a path.
+    """True for the address of an engine, False for a path.
 
     Example:
         >>> is_engine("postgresql://localhost/docs?collection=manuals"), is_engine("indexes/manuals")
@@ -28,23 +28,23 @@ def is_engine(address: object) -> bool:
 
 
 def is_unclear(address: str) -> bool:
-    """Whether an engine's address may be split within its password, a part of which would be shown as the host."""
+    """True if an engine's address may be split within its password, which would then be shown as the host."""
     return "#" in address or (is_ambiguous(address) and not address.lower().startswith("milvus+file:"))
 
 
 def open_engine(address: str, *, collection: str | None = None, tenant: str | None = None, timeout: float = 10.0) -> Engine:
-    """The engine that an address names; nothing is asked of its server yet.
+    """The engine of an address; its server is not asked yet.
 
     Args:
-        address: postgresql://user@host:5432/database, with `collection`, `tenant` and what else of `PostgresEngine` differs
-            (`exact`, `build_memory`) behind a question mark; milvus://user@host:19530/database, milvuss:// for TLS, or
-            milvus+file:///folder/name.db, with `collection` and `tenant`.
+        address: postgresql://user@host:5432/database, milvus://user@host:19530/database, milvuss:// for TLS, or
+            milvus+file:///folder/name.db, with the parameters `collection`, `tenant` and, for PostgreSQL, `exact` and
+            `build_memory` (`PostgresEngine`).
         collection: In place of the address's.
-        tenant: In place of the address's; "default" where neither says.
+        tenant: In place of the address's; "default" if neither names one.
         timeout: Seconds until an answer, or an error.
 
     Raises:
-        InputError: The address is of no engine or malformed, or there is no collection in it.
+        InputError: The address is malformed, or names no engine or no collection.
         RetrievalError: The engine needs an extra that is not installed.
 
     Example:
@@ -57,7 +57,7 @@ def open_engine(address: str, *, collection: str | None = None, tenant: str | No
         parts = urlsplit(address)
         options = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
     except ValueError:
-        # What is malformed may be a password: nothing of it is shown.
+        # A malformed part may be a password: it is not shown.
         raise InputError(f"The address of the engine cannot be read; write it {_FORM}.") from None
     names = _OURS[:2] if parts.scheme in milvus.SCHEMES else _OURS
     ours = {name: value for name, value in options if name in names}
@@ -66,7 +66,7 @@ def open_engine(address: str, *, collection: str | None = None, tenant: str | No
         raise InputError(f"The address of the engine names no collection; write it {_FORM}.")
     if is_unclear(address):
         raise InputError("An @, / or # within the name or the password of an address is written %40, %2F or %23.")
-    # As it was written: drivers read neither + for a space nor an address without its two slashes.
+    # The rest stays as written: drivers read neither + for a space nor an address without its two slashes.
     rest = "&".join(piece for piece in parts.query.split("&") if piece.partition("=")[0] not in ours)
     plain = address.partition("?")[0] + (f"?{rest}" if rest else "")
     whose = ours.get("tenant", "default") if tenant is None else tenant

@@ -1,4 +1,4 @@
-"""The corpus in an engine: it names candidates for a question, with their patterns, which are ranked here."""
+"""The corpus in an engine, which names candidates for a question; they are ranked here by the exact score."""
 
 from __future__ import annotations
 
@@ -27,37 +27,35 @@ from langgraph_convcoa.retrieval.scoring.patterns import Patterns
 from langgraph_convcoa.text.words import content_words
 
 CANDIDATES = 50
-"""How many passages are named by vector, and as many by words; see `convcoa bench engine`."""
-
-# The best passage by words is one of the first few, whose scores are computed.
+"""Passages named by vector, and as many by words."""
+# The best passage by words is among the first few, whose scores are computed.
 _BEST = 5
 
 
 @dataclass(frozen=True, eq=False)
 class Candidates(Memory):
-    """The passages that an engine named for one question, with all that ranks them."""
+    """The passages that an engine named for one question, with everything that ranks them."""
 
     engine: Engine | None = None
-    # BM25 of each over the best of all passages, (c, n): of the question's words, then of those with the turns'.
+    # BM25 of each over the best of all passages, (c, n): of the question's words, then of these with the turns' words.
     lexical: Vectors = field(default_factory=lambda: np.zeros((0, 0), dtype=np.float32))
     applied: Filter | None = None  # The filter that the engine applied.
 
     def allowed(self, condition: Filter | None) -> npt.NDArray[np.bool_] | None:
-        """(n,), True for those that meet the condition; None where the engine has seen to it."""
+        """(n,), True for passages that meet the condition; None if the engine applied it."""
         return None if condition is self.applied else allowed_passages(self.passages, condition)
 
     def check_encoder(self, encoder: Encoder) -> None:
-        """Raise RetrievalError for an encoder that the collection was not encoded with, or where it is not there."""
+        """Raise RetrievalError if the collection is missing or has another encoder."""
         if self.engine is not None:
             self.engine.open(encoder.dimension, encoder.name)
 
 
 class EngineCorpus(Corpus):
-    """Passages of one tenant in one collection of an engine; what it does not name cannot be found, so nothing is certified.
+    """Passages of one tenant in one collection of an engine; the arguments are those of `HopfieldRetriever.from_engine`.
 
-    A search asks for the passages whose windows and whole fit best, and for those that have the question's words, or those of
-    the turns before, and ranks these by the exact score; BM25 weighs words by all passages of the tenant. A filter must be a
-    mapping. For the arguments see `HopfieldRetriever.from_engine`.
+    The engine names the passages that fit best by vector, and by words of the question and of the turns before. Only these
+    can be found, so nothing is certified. BM25 weighs words by all passages of the tenant.
     """
 
     complete: ClassVar[bool] = False
@@ -76,15 +74,15 @@ class EngineCorpus(Corpus):
         return f"EngineCorpus({self.engine!r})"
 
     def snapshot(self) -> View:
-        """Nothing: an engine names its passages only for a question."""
+        """An empty view: an engine names passages only for a question."""
         return _candidates([], self.engine)
 
     def view(self, query: Query) -> View:
-        """The candidates for one question; RetrievalError where the engine fails, or takes longer than its time-out in all."""
+        """The candidates for one question; RetrievalError if the engine fails or exceeds its time-out."""
         with within(self.engine.timeout):
-            return self._view(query)
+            return self._named(query)
 
-    def _view(self, query: Query) -> View:
+    def _named(self, query: Query) -> View:
         self.engine.open(query.encoder.dimension, query.encoder.name)
         count = max(query.k, self.candidates)
         named = dict.fromkeys(name for found in self.engine.search(query.states, count, query.filter) for name in found)
@@ -93,7 +91,7 @@ class EngineCorpus(Corpus):
         for weights in channels:
             named |= dict.fromkeys(self.engine.words(weights, mean_length, count, query.filter))
             if query.filter is not None:
-                # Scores are over the best of all passages, those that the filter leaves out among them.
+                # Scores are over the best of all passages, also of those that the filter leaves out.
                 tops |= dict.fromkeys(self.engine.words(weights, mean_length, _BEST))
         there = self.engine.patterns([*(named | tops)])
         lexical = np.array([_bm25(there, weights, mean_length) for weights in channels], dtype=np.float32)
@@ -102,7 +100,7 @@ class EngineCorpus(Corpus):
         return _candidates([there[i] for i in chosen], self.engine, lexical=lexical[:, chosen], applied=query.filter)
 
     def _channels(self, query: Query) -> tuple[list[dict[str, float]], float]:
-        """The words of the question, and those of a follow-up with its turns', times their idf; and the mean length."""
+        """Weights times idf of the question's words, and of a follow-up's with its turns' words; and the mean length."""
         own, earlier = Counter(content_words(query.questions[0])), query.turns[0]
         said = turn_words(earlier, own) if earlier else {}
         statistics = self.engine.statistics({**own, **said})
@@ -117,7 +115,7 @@ class EngineCorpus(Corpus):
         return weighed, statistics.mean_length
 
     def beside(self, view: View, number: int, count: int) -> tuple[list[Passage], list[Passage]]:
-        """The parts of the document before and after one, the nearest first."""
+        """The parts of its document before and after a passage, the nearest first."""
         [found] = view.fetch([number])
         name, _, place = str(found.document.id).rpartition("#")
         if not place.isdecimal() or name != document_id(found.document):
@@ -136,11 +134,9 @@ class EngineCorpus(Corpus):
         cache: PatternCache | None = None,
         progress: Progress = False,
     ) -> Iterator[Committed]:
-        """Add documents as `engine.load.ingest` does; the collection is made for the first ones."""
         return ingest(self.engine, documents, encoder, replace=replace, cache=cache, progress=progress)
 
     def delete(self, ids: Iterable[str]) -> list[str]:
-        """Delete the documents of these ids that are there, all or none, and return their ids."""
         names = distinct(ids)
         if not names or not len(self):
             return []
@@ -149,7 +145,6 @@ class EngineCorpus(Corpus):
         return gone
 
     def documents(self, ids: Iterable[str]) -> list[Document]:
-        """The documents, or passages of longer ones, of these ids that are there."""
         names = distinct(ids)
         if not names or not len(self):
             return []
@@ -164,26 +159,23 @@ class EngineCorpus(Corpus):
         return found
 
     def compact(self) -> None:
-        """Free the space of what was deleted, and bring the engine's indexes and statistics up to date; it may take long."""
         self.engine.settle()
 
     def close(self) -> None:
-        """Give up the engine's connections; it may be used again."""
         self.engine.close()
 
     def keep_settings(self, *_arguments: Any, **_settings: Any) -> NoReturn:
         raise InputError("This retriever is over an engine, which keeps the documents; save its settings in your program.")
 
     def _owners(self, ids: Sequence[str]) -> dict[str, str]:
-        """The document of each of these passages that is there."""
+        """The document of each of these passages that exists."""
         return {passage.id: passage.document for passage in self.engine.patterns(ids)}
 
 
 class _Words:
-    """BM25 of candidates, as it was computed when they were named."""
+    """BM25 of candidates over the best of all passages, (1, n); it was computed when they were named."""
 
     def scores(self, view: View, _queries: Sequence[str], turns: Sequence[Sequence[tuple[str, str]]] | None = None) -> Vectors:
-        """BM25 of each candidate over the best of all passages, (1, n)."""
         if not isinstance(view, Candidates):
             raise RetrievalError("Only the candidates that an engine named can be weighed by their words.")
         return view.lexical[:1] if turns is None else view.lexical[1:2]

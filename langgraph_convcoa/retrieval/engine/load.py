@@ -1,4 +1,4 @@
-"""Writing documents into an engine: split, encoded and stored batch by batch, so that a run that was stopped goes on."""
+"""Loading documents into an engine: they are split, encoded and stored batch by batch, so that a stopped run can resume."""
 
 from __future__ import annotations
 
@@ -36,27 +36,25 @@ def load_into(
     progress: Progress = False,
     settle: bool = True,
 ) -> Committed:
-    """Load documents into an engine by its fastest path, however many there are.
+    """Load any number of documents into an engine by its fastest path.
 
-    A document that is there with the same id and content is passed over without being encoded, and one with another content
-    is replaced, so that a run that was killed at any moment can be run again: nothing is lost or doubled. Several processes
-    may load into one collection.
+    A document with the same id and content as a stored one is skipped without being encoded; one with another content
+    replaces it. So a killed run can be run again: nothing is lost or doubled. Several processes may load into one collection.
 
     Args:
-        engine: Of `open_engine`; the collection is made where there is none.
-        documents: Read as they are needed. One without an id gets one made of its title and text.
-        encoder: The one of the collection.
-        cache: Where encoded patterns are kept between runs.
-        progress: A bar, a callback or nothing, in documents that were written or passed over.
-        settle: Whether to build at the end what searches need. Not where this is one of many processes: one of them loads
-            within `loading_elsewhere`.
+        engine: From `open_engine`; the collection is made if it is missing.
+        documents: Read as they are needed. One without an id gets an id made of its title and text.
+        encoder: The encoder of the collection.
+        cache: Keeps encoded patterns between runs.
+        progress: A bar, a callback or nothing, in documents.
+        settle: Build at the end what searches need. False for one of several processes; one of them uses `loading_elsewhere`.
 
     Returns:
-        How many documents were added, updated and unchanged, and how many passages were written; without the ids.
+        The numbers of documents added, updated and unchanged, and of passages written; without the ids.
 
     Raises:
-        InputError: A document cannot be stored. Nothing is written where the documents are a list; else earlier batches stay.
-        RetrievalError: The collection is of another encoder, a document cannot be encoded, or the engine refuses.
+        InputError: A document cannot be stored. Nothing is written if the documents are a list; else earlier batches stay.
+        RetrievalError: The collection has another encoder, a document cannot be encoded, or the engine refuses.
 
     Example:
         >>> from langchain_core.embeddings import DeterministicFakeEmbedding
@@ -65,23 +63,24 @@ def load_into(
         >>> engine, encoder = MemoryEngine(), as_encoder(DeterministicFakeEmbedding(size=8))
         >>> load_into(engine, [Document("Ada wrote it.", id="a"), Document("It was in 1843.", id="b")], encoder).added
         2
-        >>> load_into(engine, [Document("Ada wrote it.", id="a"), Document("It was in 1842.", id="b")], encoder)
-        Committed(ids=(), added=0, updated=1, unchanged=1, passages=1, given=2)
     """
     engine.open(encoder.dimension, encoder.name, create=True)
-    with engine.loading() if settle else nullcontext():
-        done = Committed.total(ingest(engine, documents, encoder, replace=True, cache=cache, progress=progress))
-    if settle:
-        _settle(engine)
-    return done
+    with loading_elsewhere(engine) if settle else nullcontext():
+        return Committed.total(ingest(engine, documents, encoder, replace=True, cache=cache, progress=progress))
 
 
 @contextmanager
 def loading_elsewhere(engine: Engine) -> Iterator[None]:
-    """While other processes load into a collection with `settle=False`: the fastest path for it, and `settle` afterwards."""
+    """A block in which processes load into a collection with `settle=False`; what searches need is built at its end."""
     with engine.loading():
         yield
-    _settle(engine)
+    try:
+        engine.settle()
+    except RetrievalError as error:
+        raise RetrievalError(f"{error} {_LOADED}") from error
+    except KeyboardInterrupt:
+        _LOGGER.warning("%s: %s", engine.name, _LOADED)
+        raise
 
 
 def ingest(
@@ -93,13 +92,12 @@ def ingest(
     cache: PatternCache | None = None,
     progress: Progress = False,
 ) -> Iterator[Committed]:
-    """Add documents to an engine, in batches of up to 256; what is given back has been committed.
+    """Add documents in batches of up to 256; each yielded result has been committed.
 
-    While a batch is encoded, those before it are written; at most four wait, and are written together. What is encoded when
-    the reading ends with an error is written, so that the next run need not encode it again.
+    One batch is encoded while those before it are written. At most four wait, and these are written together. If reading
+    fails, the batches that are encoded are still written.
     """
     if isinstance(documents, Sequence):
-        # All of them are there to be looked at before anything is written.
         for document in checked_documents(documents):
             check_document(document)
     engine.open(encoder.dimension, encoder.name, create=True)
@@ -118,42 +116,39 @@ def ingest(
                 yield done
         except BaseException:
             with suppress(RetrievalError):
-                for _ in writer.rest():
-                    pass
+                list(writer.rest())
             raise
 
 
 class _Prepared(NamedTuple):
-    """A batch of documents, encoded: the passages that are to be written, and what that does."""
+    """An encoded batch: its passages, and the result of storing them."""
 
     passages: list[StoredPassage]
     done: Committed
 
     @property
     def names(self) -> set[str]:
-        """The ids of its documents and passages, none of which may come twice in a transaction."""
+        """The ids of its documents and passages, which must differ within a transaction."""
         return {name for passage in self.passages for name in (passage.document, passage.id)}
 
 
 def _prepared(
     engine: Engine, documents: Sequence[Document], encoder: Encoder, replace: bool, cache: PatternCache | None
 ) -> _Prepared:
-    """Split and encode those of a batch of documents that the engine has not, or has with another content."""
+    """Split and encode the documents of a batch that the engine lacks or has with another content."""
     for document in documents:
         check_document(document)
+
+    def digests(ids: Sequence[str]) -> dict[str, bytes]:
+        return engine.digests(ids) if ids else {}
+
     # The engine compares the ids of passages when it writes.
-    chosen = select(
-        documents,
-        encoder,
-        replace=replace,
-        digests=lambda ids: engine.digests(ids) if ids else {},
-        owners=lambda _ids: {},
-    )
-    return _Prepared(stored_passages(chosen.entries, encoder, cache=cache), chosen.done)
+    chosen = select(documents, encoder, replace=replace, digests=digests, owners=lambda _ids: {})
+    return _Prepared(stored_passages(chosen.entries, encoder, cache), chosen.done)
 
 
 class _Writer:
-    """Writes batches in a thread of its own, while the next one is encoded."""
+    """Writes batches in another thread while the next one is encoded."""
 
     def __init__(self, engine: Engine, pool: ThreadPoolExecutor) -> None:
         self._engine, self._pool = engine, pool
@@ -162,7 +157,7 @@ class _Writer:
         self._writing: Future[None] | None = None
 
     def put(self, batch: _Prepared) -> Iterator[Committed]:
-        """Hand over a batch; gives what was committed since. Raises what writing raised."""
+        """Take a batch; yield what was committed since. Raises what writing raised."""
         if not batch.passages:
             yield batch.done
             return
@@ -171,35 +166,25 @@ class _Writer:
             yield from self._next()
 
     def rest(self) -> Iterator[Committed]:
-        """Wait until all is written."""
+        """Wait until everything is written."""
         while self._writing is not None or self._waiting:
             yield from self._next()
 
     def _next(self) -> Iterator[Committed]:
-        """Wait for what is being written, then write what waits."""
+        """Wait for the current transaction, then start one with the batches that wait."""
         if self._writing is not None:
+            writing, self._writing = self._writing, None
             try:
-                self._writing.result()
+                writing.result()
             except Exception:
-                self._waiting, self._writing = [], None
+                self._waiting = []
                 raise
-            self._writing = None
             yield from (batch.done for batch in self._written)
         self._written, names = [], set[str]()
-        # A document that comes again is written after itself.
+        # A document that comes again goes into a later transaction.
         while self._waiting and names.isdisjoint(self._waiting[0].names):
             self._written.append(self._waiting.pop(0))
             names |= self._written[-1].names
         if self._written:
             passages = [passage for batch in self._written for passage in batch.passages]
             self._writing = self._pool.submit(self._engine.put, passages)
-
-
-def _settle(engine: Engine) -> None:
-    try:
-        engine.settle()
-    except RetrievalError as error:
-        raise RetrievalError(f"{error} {_LOADED}") from error
-    except KeyboardInterrupt:
-        _LOGGER.warning("%s: %s", engine.name, _LOADED)
-        raise

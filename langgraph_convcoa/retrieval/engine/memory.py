@@ -1,4 +1,4 @@
-"""An engine in the memory of one process: to try what an engine does, and to test with, where no server is."""
+"""An engine in the memory of one process, to try and test engines without a server."""
 
 from __future__ import annotations
 
@@ -17,17 +17,7 @@ from langgraph_convcoa.retrieval.hybrid.bm25 import saturation
 
 
 class MemoryEngine(Engine):
-    """Passages in memory, all of them looked at for each question; gone with the process.
-
-    Example:
-        >>> engine = MemoryEngine()
-        >>> engine.open(8, "an encoder", create=True)
-        >>> engine.count()
-        0
-        >>> engine.open(16, "an encoder")
-        Traceback (most recent call last):
-        langgraph_convcoa.errors.RetrievalError: The memory is of 8 numbers by 'an encoder', not of 16 by 'an encoder'.
-    """
+    """Passages in memory, gone with the process; every search looks at all of them."""
 
     def __init__(self, name: str = "The memory") -> None:
         self._name = name
@@ -88,7 +78,7 @@ class MemoryEngine(Engine):
                         f"The id {passage.id!r} of a passage of {passage.document!r} is that of a passage of "
                         f"{owners[passage.id]!r} already; give every document an id of its own."
                     )
-            # One statement: a search sees all of it or nothing.
+            # One assignment: a search sees all of it or nothing.
             self._documents = self._documents | given
 
     def delete(self, documents: Sequence[str]) -> None:

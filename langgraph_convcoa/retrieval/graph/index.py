@@ -21,10 +21,10 @@ _VERSION = 2
 
 
 class GraphIndex:
-    """What passages name, numbered in the order in which they were added; `keys` has the key of each in its corpus.
+    """The names in passages, in the order in which they were added; `keys` has the key of each in its corpus.
 
-    It keeps hashes of words, and no text. What links the passages depends on all of them, so that it is computed again at the
-    next query after a change: 2 seconds for 100,000 passages. Threads must take turns.
+    It stores hashes of words, and no text. After a change the links are computed at the next query: 2 seconds for 100,000
+    passages. Threads must take turns.
 
     Example:
         >>> film = Document("It was directed by Tim Burton.", metadata={"title": "Ed Wood (film)"})
@@ -39,7 +39,6 @@ class GraphIndex:
         nothing, zero = np.zeros(0, dtype=np.int64), np.zeros(1, dtype=np.int64)
         self._contents = Contents(nothing, zero, nothing, zero, nothing, nothing, nothing)
         self._links: Links | None = None
-        self._file: ArrayFile | None = None
         self.add(passages)
 
     def __len__(self) -> int:
@@ -49,12 +48,12 @@ class GraphIndex:
     def links(self) -> Links:
         """The graph; an object that does not change."""
         if self._links is None:
-            self._links = linked(self._checked())
+            self._links = linked(self._contents)
         return self._links
 
     @property
     def empty(self) -> bool:
-        """Whether no passage has a title or given names, so that nothing is linked."""
+        """True if no passage has a title or given names, so nothing is linked."""
         return not self._contents.titles.any() and not (self._contents.names & 1).any()
 
     def add(self, passages: Iterable[Document], keys: npt.NDArray[np.int64] | None = None) -> None:
@@ -62,7 +61,7 @@ class GraphIndex:
         found = [names_of(passage) for passage in passages]
         if not found:
             return
-        old = self._checked()
+        old = self._contents
         sizes = ([len(one.tokens) for one in found], [len(one.names) for one in found])
         self.keys = np.concatenate([self.keys, len(self) + np.arange(len(found)) if keys is None else keys])
         self._contents = Contents(
@@ -77,8 +76,8 @@ class GraphIndex:
         self._links = None
 
     def select(self, numbers: npt.NDArray[np.int64]) -> GraphIndex:
-        """A new index of the passages of these numbers, in this order; nothing of the others is in it."""
-        index, old = GraphIndex(source=self.source), self._checked()
+        """A new index of the passages of these numbers, in this order."""
+        index, old = GraphIndex(source=self.source), self._contents
         tokens, token_offsets = _selected(old.tokens, old.token_offsets, numbers)
         names, name_offsets = _selected(old.names, old.name_offsets, numbers)
         columns = (old.titles[numbers], old.words[numbers], old.firsts[numbers])
@@ -87,38 +86,29 @@ class GraphIndex:
         return index
 
     def save(self, path: str | Path) -> None:
-        """Write the index to one file, which replaces an older one whole or not at all."""
-        contents = self._checked()
+        """Write the index to a file, completely or not at all."""
+        contents = self._contents
         arrays = {field.name: getattr(contents, field.name) for field in fields(Contents)} | {"keys": self.keys}
         write_arrays(Path(path), arrays, kind=_KIND, version=_VERSION, settings={"source": self.source})
 
     @classmethod
     def load(cls, path: str | Path) -> GraphIndex:
-        """Open a saved index; its arrays are memory-mapped and checked against their checksums before their first use."""
+        """Open a saved index; its arrays are memory-mapped, and their checksums compared."""
         file = ArrayFile(Path(path), kind=_KIND, version=_VERSION)
         index = cls(source=file.settings["source"])
-        index.keys, index._file = file.arrays["keys"], file
+        index.keys = file.arrays["keys"]
         index._contents = Contents(**{field.name: file.arrays[field.name] for field in fields(Contents)})
+        file.check()
         return index
-
-    def check(self) -> None:
-        """Compare a loaded index with its checksums; RetrievalError where it is damaged."""
-        self._checked()
-
-    def _checked(self) -> Contents:
-        if self._file is not None:
-            self._file.check()
-            self._file = None
-        return self._contents
 
 
 class GraphFollower(Follower[GraphIndex]):
-    """The evidence graph of the passages of a corpus, those that are new since the last search being added first."""
+    """The evidence graph of the passages of a corpus, updated before each search."""
 
     name = "evidence graph"
 
     def links(self, view: View) -> tuple[Links, Numbers] | None:
-        """The graph of a view, and the number in the view of each of its passages, growing; None where nothing is linked."""
+        """The graph of a view, and the growing numbers of its passages in the view; None if nothing is linked."""
         with self._guard:
             index = self._current(view)
             return None if index.empty else (index.links, self._numbers)
@@ -127,9 +117,7 @@ class GraphFollower(Follower[GraphIndex]):
         return GraphIndex(source=source)
 
     def _load(self, path: Path) -> GraphIndex:
-        index = GraphIndex.load(path)
-        index.check()
-        return index
+        return GraphIndex.load(path)
 
 
 def _selected(

@@ -1,4 +1,4 @@
-"""Links of an evidence graph: which passages name which entities."""
+"""Links of an evidence graph between passages and the entities that they name."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from scipy.sparse import csr_array
 
 from langgraph_convcoa.retrieval.graph.names import Contents, Hashes, Numbers, is_among, joined_hashes
 
-# A title that more than this share of the passages name says nothing, and no link is made to it; five always may.
+# A title that more than this share of the passages (and more than five) name gets no links.
 _HUB_SHARE, _HUB = 0.05, 5
-# Names that are no title link passages where they stand in so few of them, by this weight.
+# Names that are no title link at most so many passages, by this weight.
 _FEW, _NAME = 10, 0.3
 
 Amounts = npt.NDArray[np.float64]
@@ -20,26 +20,23 @@ Amounts = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Links:
-    """The graph of n passages and m entities: links between a passage and an entity, as sparse matrices.
+    """The graph of n passages and m entities as sparse matrices of weighted links."""
 
-    A passage shares what it has among its entities, by weight, and an entity among its passages.
-    """
-
-    entities: Hashes  # (m,), growing: the hash of each entity's name.
-    names: Hashes  # Growing: those of them that a question names, titles and given ones.
-    common: Numbers  # (m,), in how many passages an entity stands.
-    shares: csr_array  # (n, m), what of each passage's goes to each of its entities; of a passage they sum to one.
-    parts: csr_array  # (m, n), what of each entity's goes to each of its passages; of an entity they sum to one.
-    back: npt.NDArray[np.float32]  # (n,), what of each passage's comes back to it from its entities.
+    entities: Hashes  # (m,), growing: hashes of the entities' names.
+    names: Hashes  # Growing: titles and given names, which are looked for in questions.
+    common: Numbers  # (m,), the number of passages of each entity.
+    shares: csr_array  # (n, m), the shares of a passage's mass for its entities; each row sums to one.
+    parts: csr_array  # (m, n), the shares of an entity's mass for its passages; each row sums to one.
+    back: npt.NDArray[np.float32]  # (n,), the share of a passage's mass that returns to it.
 
     @property
     def passages(self) -> int:
-        """How many passages there are, n."""
+        """Number of passages, n."""
         return int(self.shares.shape[0])
 
     @property
     def edges(self) -> int:
-        """How many links there are."""
+        """Number of links."""
         return int(self.shares.nnz)
 
     @property
@@ -48,21 +45,19 @@ class Links:
         return np.repeat(np.arange(self.passages), np.diff(self.shares.indptr))
 
     def to_entities(self, amounts: Amounts) -> Amounts:
-        """What comes to each entity of what passages have; the time is that of the links of those that have any."""
+        """The mass of passages, moved to their entities."""
         return np.asarray((csr_array(amounts[None]) @ self.shares).toarray()[0], dtype=np.float64)
 
     def to_passages(self, amounts: Amounts) -> Amounts:
-        """What comes to each passage of what entities have."""
+        """The mass of entities, moved to their passages."""
         return np.asarray((csr_array(amounts[None]) @ self.parts).toarray()[0], dtype=np.float64)
 
 
 def linked(contents: Contents) -> Links:
-    """The graph of what passages name; it depends on nothing else, whatever was added and deleted before.
+    """The graph of the names in passages.
 
-    An entity is a title, linked to its passages and, by weight of its rarity, to those whose text names it; or a name that
-    metadata gives, such as a cell of a row, of the same weight; or, of less, one that stands in 2 to 10 passages, where it
-    links those that have their title to themselves: such a passage is about one thing. Parts of one document, and pages of
-    one site, name what they have in common anyway.
+    An entity is a title, linked to its passages and, weighted by rarity, to those that name it; or a name from the metadata,
+    with the same weight; or, with less weight, a name in 2 to 10 passages that each have a title of their own.
     """
     n = len(contents.titles)
     titled = np.flatnonzero(contents.titles)
@@ -81,7 +76,7 @@ def linked(contents: Contents) -> Links:
     common = mentioned + np.bincount(own % m, minlength=len(entities))
     rarity = np.log1p(n / np.maximum(common, 1)) / np.log1p(max(n, 1))
     rarity[mentioned > max(_HUB, _HUB_SHARE * n)] = 0
-    # What is given is known to name something, as a title is; a run of capitals may.
+    # Titles and given names are certain; a run of capitals is not.
     rarity *= np.where(is_among(entities, certain), 1.0, _NAME)
     links = np.concatenate([own, mentions])
     weights = np.concatenate([np.ones(len(own)), rarity[mentions % m]])
@@ -120,7 +115,7 @@ def _mentions(contents: Contents, titles: Hashes) -> tuple[Numbers, Hashes]:
 
 
 def _names(contents: Contents, titles: Hashes, articles: npt.NDArray[np.bool_]) -> tuple[Numbers, Hashes, Hashes]:
-    """The passages that name what is no title, and these names, rare ones of articles and given ones; and which are given."""
+    """The passages with names that are no title (rare names of articles, and given names), these names, and the given ones."""
     owners = np.repeat(np.arange(len(contents.name_offsets) - 1), np.diff(contents.name_offsets))
     plain, marked = contents.names & ~1, (contents.names & 1) == 1
     kept, place, counts = np.unique(plain, return_inverse=True, return_counts=True)

@@ -1,4 +1,4 @@
-"""Names in passages and questions, as an evidence graph links them: hashes of words and names, and nothing of the text."""
+"""Names in passages and questions for an evidence graph, as hashes of words."""
 
 from __future__ import annotations
 
@@ -26,29 +26,25 @@ LONGEST = 8
 
 _FACTOR = 6364136223846793005
 _MASK = 2**64 - 1
-# "Ed Wood (film)": what tells one Ed Wood from another is not said where he is named.
+# The "(film)" of "Ed Wood (film)" is not part of the name in texts.
 _QUALIFIER = re.compile(r"\s*[(\[][^()\[\]]*[)\]]\s*$")
 _WITHIN = frozenset("of the de von van der den del della di da du la le al bin ibn y".split())  # noqa: SIM905
 _JOINTS = frozenset([" ", "-", "'", "–", "&", " & "])
 
 
 class Names(NamedTuple):
-    """What a passage names.
+    """The names in a passage."""
 
-    `title` is the hash of its title without what stands in brackets at the end, 0 where there is none that a text could name,
-    and `words` and `first` are how many words that has and the hash of the first.
-    """
-
-    tokens: Hashes  # Each word of the text, marked where it is not in lower case.
-    names: Hashes  # Runs of words with capitals, once each; those that its metadata gives are marked.
-    title: int
-    words: int
-    first: int
+    tokens: Hashes  # Each word of the text; marked if it is not in lower case.
+    names: Hashes  # Runs of words with capitals, once each; names from the metadata are marked.
+    title: int  # Hash of its title without brackets at the end; 0 if a text cannot name it.
+    words: int  # Number of words of the title.
+    first: int  # Hash of the title's first word.
 
 
 @dataclass(frozen=True, eq=False)
 class Contents:
-    """What n passages name, one after the other: the fields of their `Names` with the places where each passage begins."""
+    """The `Names` of n passages, concatenated, with the offset of each passage."""
 
     tokens: Hashes
     token_offsets: Numbers  # (n + 1,)
@@ -69,11 +65,10 @@ class Named(NamedTuple):
 
 
 def names_of(passage: Document) -> Names:
-    """What a passage names: its title, the words of its text, names in both, and those that its metadata gives.
+    """The names in a passage's title, text and metadata.
 
-    Names that are known otherwise, such as a tagger's or a row's cells, are given in `metadata["entities"]`, a list of texts,
-    and triples in `metadata["triples"]`, a list of [subject, predicate, object] or [subject, object],
-    whose ends are names. What is of another shape names nothing.
+    `metadata["entities"]` is a list of names, `metadata["triples"]` a list of [subject, predicate, object] or
+    [subject, object], whose ends are names. Other shapes are ignored.
 
     Example:
         >>> found = names_of(Document("Tim Burton directed it.", metadata={"title": "Ed Wood (film)"}))
@@ -96,7 +91,7 @@ def names_of(passage: Document) -> Names:
 
 
 def names_in(text: str, known: Hashes) -> list[Named]:
-    """The names of a text that are among known ones (growing hashes), of those that overlap the longest.
+    """The names of a text that are among known ones (growing hashes); the longest of overlapping names.
 
     Example:
         >>> known = np.sort([name_hash("Ed Wood"), name_hash("wood")])
@@ -120,7 +115,7 @@ def names_in(text: str, known: Hashes) -> list[Named]:
 
 
 def name_hash(name: str) -> int:
-    """The hash of a name, whatever its case and punctuation; 0 where it is none that a text could be searched for.
+    """The hash of a name, regardless of case and punctuation; 0 for a name that cannot be searched for.
 
     Example:
         >>> name_hash("Ed Wood") == name_hash("ed  wood"), name_hash("the"), name_hash("1984")
@@ -145,7 +140,7 @@ def joined_hashes(tokens: Hashes, size: int, starts: npt.NDArray[np.int64]) -> H
 
 
 def is_among(hashes: Hashes, known: Hashes) -> npt.NDArray[np.bool_]:
-    """Whether each hash is among known ones, which grow."""
+    """True for hashes among the known ones, which grow."""
     if not len(known):
         return np.zeros(len(hashes), dtype=np.bool_)
     there: npt.NDArray[np.bool_] = known[np.minimum(np.searchsorted(known, hashes), len(known) - 1)] == hashes
@@ -168,7 +163,7 @@ def _words(text: str) -> list[_Word]:
         raw = match.group()
         owner = raw[-2:] in ("'s", "'S")
         raw = raw[:-2] if owner else raw
-        # Scripts without cases have no lower case either.
+        # Scripts without case count as capitals.
         mark = not raw[0].islower()
         start, lower = match.start(), raw.lower()
         found.append(_Word(lower, _hash(lower) | mark, start, start + len(raw), raw[0].isupper(), owner, match.string))
@@ -176,7 +171,7 @@ def _words(text: str) -> list[_Word]:
 
 
 def _runs(words: Sequence[_Word]) -> Iterator[Named]:
-    """Runs of words with capitals, and of "of", "de" and the like between them, without function words at their ends."""
+    """Runs of words with capitals, with "of", "de" and the like between them, without function words at their ends."""
     run: list[int] = []
     for number, word in enumerate(words):
         if run and not _goes_on(words[run[-1]], word):
@@ -207,7 +202,7 @@ def _name(words: Sequence[_Word], run: list[int]) -> Iterator[Named]:
 
 
 def _joined(words: Sequence[_Word]) -> int:
-    """`joined_hashes` of one name, some ten times as fast."""
+    """`joined_hashes` of one name, ten times as fast."""
     joined = len(words)
     for word in words:
         joined = (joined * _FACTOR + ((word.hash & ~1) & _MASK)) & _MASK

@@ -11,19 +11,15 @@ from langgraph_convcoa.errors import InputError
 
 
 class GraphSettings(BaseModel):
-    """How a retriever follows the evidence graph: `HopfieldRetriever.from_documents(..., graph=GraphSettings(...))`.
+    """Settings of the evidence graph: `HopfieldRetriever.from_documents(..., graph=GraphSettings(...))`.
 
-    The values by default were fitted on HotpotQA, and on MTRAG so that nothing is lost in conversation.
+    The defaults were fitted on HotpotQA, and on MTRAG so that conversations lose nothing.
 
     Attributes:
-        steps: How many links in a row are followed; with 0 the ranking is that of the search.
-        damping: The share of what passages and names have that goes on along a link.
-        temperature: Of the softmax over the scores of the first 100 passages, which is what these have at first.
-        names: What the names in the question have at first, together, beside 1 for the passages.
-
-    Example:
-        >>> GraphSettings(steps=1).damping
-        0.3
+        steps: Links in a row that are followed; with 0 the ranking is that of the search.
+        damping: The share of mass that moves on along a link.
+        temperature: Of the softmax over the scores of the first 100 passages, their mass at the start.
+        names: The mass of all names in the question at the start, beside 1 for the passages.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -35,13 +31,13 @@ class GraphSettings(BaseModel):
 
 
 def graph_settings(value: Any) -> GraphSettings | None:
-    """The settings of `graph=True`, of a mapping or of settings; None for False and None. InputError where they are none."""
+    """The settings for True, a mapping or settings; None for False and None. InputError for other values."""
     if value is None or isinstance(value, GraphSettings):
         return value
     if isinstance(value, bool):
         return GraphSettings() if value else None
     if isinstance(value, Mapping):
-        # An index may have kept the weight of BM25 that the walk once had of its own.
+        # Indexes of earlier releases may have this setting.
         given = {name: one for name, one in value.items() if name != "lexical_weight"}
         try:
             return GraphSettings(**given)

@@ -1,9 +1,7 @@
-"""The walk along an evidence graph, from the first passages and the question's names to what these name.
+"""The walk along an evidence graph, from the first passages and the names in the question to what these name.
 
-What a question needs beyond the first passages often shares no word with it: it is named in them. What the passages that the
-search found have by their scores, and the names in the question, is shared out along the links for a few steps, and nothing
-goes straight back to where it came from, as it does in personalised PageRank (Page et al. 1999): a passage without links loses
-nothing beside one that has many.
+The mass of the found passages (by score) and of the question's names moves along the links for a few steps. Unlike in
+personalised PageRank (Page et al. 1999), nothing returns at once to its passage: one without links loses nothing.
 """
 
 from __future__ import annotations
@@ -25,12 +23,12 @@ from langgraph_convcoa.retrieval.graph.settings import GraphSettings
 Mass = npt.NDArray[np.float64]
 
 FIRST = 100
-"""How many passages the walk begins at, and goes on from at each step."""
+"""Passages from which the walk starts, and from which each step continues."""
 
 
 @dataclass(frozen=True, eq=False)
 class Walk:
-    """Where a walk began, and what came to each passage at each step."""
+    """The result of a walk: the mass of each passage at each step."""
 
     links: Links
     question: str
@@ -39,12 +37,12 @@ class Walk:
 
     @cached_property
     def passages(self) -> Mass:
-        """(n,), what came to each passage altogether."""
+        """(n,), the sum of each passage's mass over the steps."""
         came: Mass = np.sum(self.steps, axis=0)
         return came
 
     def trail(self, passage: int) -> list[int]:
-        """The nodes by which most came to a passage that links raised above others, itself the last; none where they did not.
+        """The nodes on the heaviest way to a passage, itself the last; empty if links did not raise it.
 
         Node i < n is a passage, n + e an entity.
         """
@@ -54,7 +52,7 @@ class Walk:
         links, trail = self.links, [passage]
         for before in range(int(np.argmax([step[passage] for step in self.steps[1:]])), -1, -1):
             entities = links.shares[[trail[0]]].indices
-            # What each of the entities had of the question itself, and of each passage but this one.
+            # The mass of each entity from the question, and from each other passage.
             named = self.named[entities] * (before == 0)
             sources = [links.parts[[entity]].indices for entity in entities.tolist()]
             flows = [
@@ -79,15 +77,7 @@ def _column(rows: csr_array, column: int) -> Mass:
 def walk(
     links: Links, question: str, first: npt.NDArray[np.int64], scores: npt.NDArray[np.float64], settings: GraphSettings
 ) -> Walk:
-    """Walk from passages with their scores and from the names in a question.
-
-    Args:
-        links: The graph.
-        question: As it was put.
-        first: Numbers of passages; the best 100 count.
-        scores: Of each, best first.
-        settings: The walk's.
-    """
+    """Walk from the first 100 passages (their numbers and scores, best first) and from the names in a question."""
     start, named = np.zeros(links.passages), np.zeros(len(links.entities))
     if len(first):
         shares = np.exp((scores[:FIRST] - scores[0]) / settings.temperature)
@@ -101,13 +91,13 @@ def walk(
     for step in range(settings.steps):
         here = _greatest(steps[-1])
         there = links.to_entities(here) + (named if step == 0 else 0)
-        # Without what would come back to the passage that it is from.
+        # Without the mass that returns to its passage.
         steps.append(settings.damping * np.maximum(links.to_passages(there) - links.back * here, 0))
     return Walk(links, question, named, steps)
 
 
 def _greatest(amounts: Mass) -> Mass:
-    """Those that the walk goes on from, so that its time does not grow with the passages; 0 for the others."""
+    """The greatest amounts, 0 for the others, so the time does not grow with the passages."""
     if np.count_nonzero(amounts) <= FIRST:
         return amounts
     return np.where(amounts >= np.partition(amounts, -FIRST)[-FIRST], amounts, 0)
@@ -116,7 +106,7 @@ def _greatest(amounts: Mass) -> Mass:
 def told(walked: Walk, trail: list[int], passages: dict[int, Document]) -> list[str]:
     """A trail in words, from the question to the passage: titles of passages, and names in quotation marks.
 
-    `passages` are those of the trail. A hash is no name: that is looked up in the texts beside it.
+    A name is looked up by its hash in the texts of the neighbouring `passages` of the trail.
     """
     n, entities = walked.links.passages, walked.links.entities
     path = ["question"]

@@ -1,4 +1,4 @@
-"""BM25 over passages, as it is added to the dense score in hybrid search."""
+"""BM25 over passages, for hybrid search."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from langgraph_convcoa.text.words import content_words
 _KIND = "lexical index"
 _VERSION = 1
 _K1, _B = 1.5, 0.75
-# Of the words of earlier turns those that count most.
+# Words of earlier turns that count.
 _TURN_WORDS = 32
 _DECAY = 0.7
-# Turns that would count less are not read: the ninth from the end is the last.
+# The least weight of a turn, relative to the last: nine turns count.
 _LEAST = 0.05
-# All words of an answer together count as much as so many, so that a long one does not drown the questions.
+# All words of an answer together count at most as much as so many of a question.
 _ANSWER_WORDS = 5
 _ANSWER_CHARACTERS = 1_000
 
 
 class BM25Index:
-    """BM25 over passages, which are numbered in the order in which they were added; `keys` has the key of each in its corpus.
+    """BM25 over passages in the order in which they were added; `keys` has the key of each in its corpus.
 
-    A passage counts with its title; words are stemmed, and stop words are left out (`text.content_words`). The score is
-    Lucene's form of BM25 with k1 = 1.5 and b = 0.75. Weights of words depend on all passages, so that after a change they are
-    computed again at the next query: about 2 seconds a million passages, tokens being kept. Threads must take turns.
+    Titles count, words are stemmed, and stop words are left out (`text.content_words`). The score is Lucene's form of BM25
+    with k1 = 1.5 and b = 0.75. After a change the weights of words are computed at the next query: about 2 seconds for a
+    million passages. Threads must take turns.
 
     Example:
         >>> index = BM25Index([Document("Hopfield networks store patterns."), Document("BM25 counts words.")])
@@ -73,7 +73,7 @@ class BM25Index:
             self._matrix = None
 
     def select(self, numbers: npt.NDArray[np.int64]) -> BM25Index:
-        """A new index of the passages of these numbers, in this order; nothing of the words of the others is in it."""
+        """A new index of the passages of these numbers, in this order, without the words of the others."""
         index = BM25Index(source=self.source)
         old = [self._tokens[self._offsets[i] : self._offsets[i + 1]] for i in numbers]
         used, renumbered = np.unique(np.concatenate([index._tokens, *old]), return_inverse=True)
@@ -85,13 +85,11 @@ class BM25Index:
         return index
 
     def scores(self, queries: Sequence[str]) -> Vectors:
-        """BM25 of every passage for each query over the best of that query, (q, n); 0 for all where nothing matches."""
+        """BM25 of each passage over the query's best, (q, n)."""
         return self._scores([Counter(content_words(query)) for query in queries])
 
     def scores_with_turns(self, queries: Sequence[str], turns: Sequence[Sequence[tuple[str, str]]]) -> Vectors:
-        """`scores` of the words of each query and, at their weights (`turn_words`), of the turns before it, oldest first.
-
-        Of the turns the 32 words that count most are looked for. 0 for all where a query has no turns.
+        """`scores` with the words of the earlier turns, oldest first, at their weights (`turn_words`); 0 without turns.
 
         Example:
             >>> index = BM25Index([Document("The capital of France."), Document("The rivers of France."), Document("Rivers.")])
@@ -126,7 +124,7 @@ class BM25Index:
         return heaviest(words, len(self), found)
 
     def save(self, path: str | Path) -> None:
-        """Write the index to one file, which replaces an older one whole or not at all; nothing is pickled."""
+        """Write the index to a file, completely or not at all."""
         arrays = {
             "tokens": self._tokens,
             "offsets": self._offsets,
@@ -138,7 +136,7 @@ class BM25Index:
 
     @classmethod
     def load(cls, path: str | Path) -> BM25Index:
-        """Open a saved index; its arrays are memory-mapped and checked against their checksums at the first query."""
+        """Open a saved index; its arrays are memory-mapped, and their checksums compared at the first query."""
         file = ArrayFile(Path(path), kind=_KIND, version=_VERSION)
         index = cls(source=file.settings["source"])
         index._vocabulary, index._file, index.keys = None, file, file.arrays["keys"]
@@ -152,7 +150,7 @@ class BM25Index:
         return self._matrix
 
     def _words(self) -> dict[str, int]:
-        """Numbers of words, read at the first use and after a look at all checksums, so that an index opens at once."""
+        """Numbers of words; of a file they are read, and all checksums compared, at the first use."""
         if self._vocabulary is None:
             assert self._file is not None
             self._file.check()
@@ -163,9 +161,7 @@ class BM25Index:
 
 
 class _Matrix(NamedTuple):
-    """The score of each word in each passage, by columns: that of word w is data[i] in passage indices[i] for every i from
-    indptr[w] to indptr[w + 1], and 0 elsewhere.
-    """
+    """The score of each word in each passage as a sparse matrix by columns, one for each word."""
 
     data: npt.NDArray[np.float32]
     indices: npt.NDArray[np.int32]
@@ -173,9 +169,9 @@ class _Matrix(NamedTuple):
 
 
 def _weighted(tokens: npt.NDArray[np.int32], offsets: npt.NDArray[np.int64], words: int) -> _Matrix:
-    """The scores of the words with these numbers, those of passage p from offsets[p] to offsets[p + 1].
+    """The scores of words by number; those of passage p are tokens[offsets[p] : offsets[p + 1]].
 
-    Passages without words do not count in the number of passages or in their mean length.
+    Passages without words count neither in the number of passages nor in the mean length.
     """
     lengths = np.diff(offsets)
     # Sorted by word, then by passage.
@@ -197,23 +193,22 @@ def idf(passages: int, found: Any) -> Any:
 
 
 def saturation(counts: Any, lengths: Any, mean_length: float) -> Any:
-    """What words that stand so often in passages of these lengths count there, from 0 to 1, before their idf."""
+    """The weights, from 0 to 1, of words with these counts in passages of these lengths, before their idf."""
     return counts / (counts + _K1 * (1 - _B + _B * lengths / max(mean_length, 1e-9)))
 
 
 def heaviest(words: Mapping[str, float], passages: int, found: Mapping[str, int]) -> dict[str, float]:
-    """Of the words of turns with their weights, those 32 that count most, of those that stand in a passage at all."""
+    """The 32 words of turns that count most, of those in any passage, with their weights."""
     known = [word for word in words if found.get(word)]
     best = sorted(known, key=lambda word: -words[word] * idf(passages, found[word]))
     return {word: words[word] for word in best[:_TURN_WORDS]}
 
 
 def turn_words(turns: Sequence[tuple[str, str]], asked: Collection[str]) -> dict[str, float]:
-    """The content words of earlier turns, oldest turn first, with their weights; without those that the question has, `asked`.
+    """The content words of earlier turns, oldest turn first, with their weights; without the words of the question (`asked`).
 
-    A word of the question before counts 1/n, where the question has n different content words, and at most a half: the fewer
-    it has, the more it leans on what was said. Each turn further back counts 0.7 times as much. An answer's words count as
-    much as those of questions, but five times one of these together at most.
+    A word of the last turn's question counts 1/n if the question has n different content words, and at most a half. Each turn
+    further back counts 0.7 times as much. An answer's words count the same, but together at most as five.
 
     Example:
         >>> turn_words([("Who wrote the Iliad?", "Homer."), ("Is it long?", "")], ["translate"])

@@ -25,22 +25,15 @@ _GONE = -1
 
 
 class Followed(Protocol):
-    """An index with an entry for each passage: the key of each entry, and the corpus in which the keys are valid."""
+    """An index with an entry for each passage."""
 
-    source: str
-    keys: Numbers
+    source: str  # The corpus in which the keys are valid.
+    keys: Numbers  # Of the passages of the entries.
 
-    def __len__(self) -> int:
-        """How many entries it has."""
-
-    def save(self, path: Path, /) -> None:
-        """Write it to a file."""
-
-    def add(self, passages: Iterable[Document], keys: Numbers, /) -> None:
-        """Append passages with their keys."""
-
-    def select(self, numbers: Numbers, /) -> Self:
-        """A new index of some of the entries."""
+    def __len__(self) -> int: ...
+    def save(self, path: Path, /) -> None: ...
+    def add(self, passages: Iterable[Document], keys: Numbers, /) -> None: ...
+    def select(self, numbers: Numbers, /) -> Self: ...
 
 
 _Index = TypeVar("_Index", bound=Followed)
@@ -52,33 +45,31 @@ def behind(changes: int, total: int) -> bool:
 
 
 class Follower(ABC, Generic[_Index]):
-    """An index over whichever state of a corpus is searched; the keys of passages show which are new and which are gone.
+    """Keeps an index in step with the searched state of a corpus: new passages are appended, deleted ones removed.
 
-    New passages are appended, and deleted ones leave nothing.
-
-    The file that it is kept in, written while `lock` is held, is never needed: one that is missing, damaged or of another
-    version or corpus costs time, as the index is then rebuilt.
+    Its file, written while `lock` is held, only saves time: if it is missing, damaged or of another version or corpus, the
+    index is rebuilt.
     """
 
     name: ClassVar[str]
 
     def __init__(self, path: Path | None = None, lock: Callable[[], AbstractContextManager[object]] = nullcontext) -> None:
         self.path = path
-        # Where both are taken, the lock is taken first.
+        # The lock is taken before the guard.
         self._lock, self._guard = lock, threading.RLock()
         self._opened: tuple[int, ...] | None = None
         self._clear()
 
     @abstractmethod
     def _load(self, path: Path) -> _Index:
-        """The index of the file; RetrievalError where it cannot be used."""
+        """The index of the file; RetrievalError if it cannot be used."""
 
     @abstractmethod
     def _empty(self, source: str) -> _Index:
-        """An index of nothing."""
+        """An empty index."""
 
     def save(self, view: View) -> bool:
-        """Bring the index up to date with a view and write it to its file; False, with a warning, where that fails."""
+        """Bring the index up to date with a view and write its file; False, with a warning, if that fails."""
         if self.path is None:
             return False
         try:
@@ -93,7 +84,7 @@ class Follower(ABC, Generic[_Index]):
         return True
 
     def keep_up(self, view: View) -> None:
-        """After additions: write the file, where there is one, again if many passages are missing in it."""
+        """After additions: write an existing file again if many passages are missing in it."""
         if self._kept():
             with self._guard:
                 self._compare(view)
@@ -102,7 +93,7 @@ class Follower(ABC, Generic[_Index]):
                 self.save(view)
 
     def purge(self, view: View) -> None:
-        """After deletions: leave nothing of what was deleted in the file."""
+        """After deletions: remove them from the file."""
         if self._kept() and not self.save(view):
             self.discard()
 
@@ -118,15 +109,14 @@ class Follower(ABC, Generic[_Index]):
         self._index: _Index | None = None
         self._saved = 0
         self._view: View | None = None
-        # The passage of each entry by its number in the view, _GONE where it is not there; the passages without an entry; and
-        # the entries whose passages are not there any more.
+        # The number in the view of each entry's passage, or _GONE; passages without an entry; entries without a passage.
         self._numbers, self._new, self._gone = _NONE, _NONE, _NONE
 
     def _fits(self, index: _Index, view: View) -> bool:
         return index.source == view.source and len(index.keys) == len(index)
 
     def _compare(self, view: View) -> None:
-        """Find out what of a view is new and what is gone, in the index that is there or that of the file."""
+        """Find the new and the deleted passages of a view, compared with the index or its file."""
         if self._index is not None and not self._fits(self._index, view):
             _LOGGER.warning("The %s is of another corpus; it is rebuilt.", self.name)
             self._clear()
@@ -152,7 +142,7 @@ class Follower(ABC, Generic[_Index]):
         self._view = view
 
     def _open(self, view: View) -> bool:
-        """Take the index of the file where it is one that fits and is not taken yet."""
+        """Read the file if it fits and was not read yet."""
         state = _state(self.path)
         if self.path is None or state is None or state == self._opened:
             return False
@@ -172,12 +162,12 @@ class Follower(ABC, Generic[_Index]):
         return self.path is not None and self.path.is_file()
 
     def _current(self, view: View) -> _Index:
-        """The index, brought up to date with a view; its entries are the passages of `self._numbers`. Hold the guard."""
+        """The index for a view; its entries are the passages of `self._numbers`. The caller holds the guard."""
         self._compare(view)
         if self._index is not None and not len(self._new) and not len(self._gone):
             return self._index
         index = self._empty(view.source) if self._index is None else self._index
-        # Read before anything is changed, so that a failure leaves all as it was.
+        # Read first: a failure changes nothing.
         added = [passage.document for passage in read(view, self._new)]
         if len(self._gone):
             index = index.select(np.flatnonzero(self._numbers != _GONE))
@@ -188,15 +178,12 @@ class Follower(ABC, Generic[_Index]):
 
 
 class BM25Follower(Follower[BM25Index]):
-    """BM25 of the passages of a corpus, those that are new since the last search being added first."""
+    """BM25 of the passages of a corpus, updated before each search."""
 
     name = "BM25 index"
 
     def scores(self, view: View, queries: Sequence[str], turns: Sequence[Sequence[tuple[str, str]]] | None = None) -> Vectors:
-        """BM25 of every passage for each query over the query's best, (q, n); 0 for deleted ones and where nothing matches.
-
-        With `turns` the words of the turns before each query are looked for too (`BM25Index.scores_with_turns`).
-        """
+        """BM25 of each passage over the query's best, (q, n); with `turns` by `BM25Index.scores_with_turns`."""
         with self._guard:
             index, numbers = self._current(view), self._numbers
             found = index.scores(queries) if turns is None else index.scores_with_turns(queries, turns)

@@ -1,4 +1,4 @@
-"""The SQLite database of an index: its head, the blocks of its pattern file, and the passages of its documents."""
+"""The SQLite database of an index: its head, the blocks of its pattern file, and its passages."""
 
 from __future__ import annotations
 
@@ -25,8 +25,7 @@ from langgraph_convcoa.retrieval.corpus import Passage
 from langgraph_convcoa.retrieval.scoring.patterns import PatternType
 
 FORMAT_VERSION = 2
-"""Version of the index as a whole; an index of another version is not opened."""
-
+"""Version of the format; an index of another version is not opened."""
 DATABASE = "index.sqlite"
 STORED_TYPES: dict[PatternType, str] = {"float32": "<f4", "int8": "i1"}
 """The types of patterns in an index, as numbers of its pattern file."""
@@ -50,37 +49,37 @@ _SCHEMA = (
 )
 
 Keys = npt.NDArray[np.int64]
-"""Numbers of passages from 1, given once and never again; in the order of the patterns they only grow."""
+"""Keys of passages from 1, never reused; they grow in the order of the patterns."""
 
 
 @dataclass(frozen=True)
 class Head:
-    """The one row that says what an index is; it changes with every commit."""
+    """What an index is; it changes with every commit."""
 
-    index: str  # an id made with the index
-    dtype: PatternType  # how patterns are stored
+    index: str  # an id
+    dtype: PatternType  # of the stored patterns
     dimension: int  # length d of a pattern
-    encoder: str  # the encoder's name, its fingerprint
-    model: dict[str, str] | None = None  # how to make that encoder again, where that is known
+    encoder: str  # the encoder's name
+    model: dict[str, str] | None = None  # `encoder_settings`
     settings: dict[str, Any] = field(default_factory=dict)  # of the retriever
-    file: str = ""  # name of the pattern file
-    rows: int = 0  # how many rows of the pattern file count
-    next_key: int = 1  # the key of the next passage
-    commits: int = 0  # how often the index has changed
+    file: str = ""  # the pattern file
+    rows: int = 0  # valid rows of the pattern file
+    next_key: int = 1  # of the next passage
+    commits: int = 0
 
     @property
     def bytes(self) -> int:
-        """How many bytes of the pattern file count."""
+        """Valid bytes of the pattern file."""
         return self.rows * self.dimension * np.dtype(STORED_TYPES[self.dtype]).itemsize
 
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """Consecutive rows of the pattern file under one checksum: the rows of whole passages."""
+    """Consecutive rows of the pattern file with one checksum: the rows of whole passages."""
 
     first: int  # row
     sizes: npt.NDArray[np.int32] = field(default_factory=lambda: np.zeros(0, dtype=np.int32))  # rows of each passage
-    keys: Keys = field(default_factory=lambda: np.zeros(0, dtype=np.int64))  # negative where the passage is deleted
+    keys: Keys = field(default_factory=lambda: np.zeros(0, dtype=np.int64))  # negative for deleted passages
     scales: npt.NDArray[np.float32] = field(default_factory=lambda: np.zeros(0, dtype=np.float32))  # of each row of int8
     patterns: int = 0  # CRC-32 of the rows
 
@@ -91,7 +90,7 @@ class Block:
 
 
 def damaged(folder: Path, reason: str) -> RetrievalError:
-    """The error for an index that does not fit together."""
+    """The error for a damaged index."""
     what = " ".join(reason.split())
     return RetrievalError(f"The index {folder} is damaged ({what}); restore it from a copy, or build it again.")
 
@@ -103,12 +102,12 @@ def check_not_shards(folder: Path) -> None:
 
 
 def is_index(path: str | Path) -> bool:
-    """Whether a folder holds an index, of whatever version and state."""
+    """True if a folder holds an index of any version and state."""
     return (Path(path) / DATABASE).is_file()
 
 
 def exists(folder: Path) -> bool:
-    """Whether there is an index, of whatever version and state; an unfinished first save is none."""
+    """True if there is an index. An unfinished first save does not count."""
     if not is_index(folder):
         return False
     with _connected(folder) as connection:
@@ -116,14 +115,14 @@ def exists(folder: Path) -> bool:
 
 
 def shrink(folder: Path) -> None:
-    """Give the space of what was deleted back to the disk."""
+    """Give free space back to the disk."""
     with _connected(folder) as connection:
         connection.execute("VACUUM")
 
 
 @contextmanager
 def reading(folder: Path) -> Iterator[Transaction]:
-    """One state of the database, whatever is committed before the block ends."""
+    """A block that reads one state of the database."""
     with _connected(folder) as connection:
         connection.execute("BEGIN")
         yield Transaction(connection, folder)
@@ -131,10 +130,10 @@ def reading(folder: Path) -> Iterator[Transaction]:
 
 @contextmanager
 def writing(folder: Path, *, create: bool = False) -> Iterator[Transaction]:
-    """The database to be changed: all changes are committed when the block ends without an error, or none."""
+    """A block whose changes are committed if it ends without an error."""
     with _connected(folder, create=create) as connection:
         connection.execute("PRAGMA synchronous=EXTRA")
-        # What is deleted shall be gone from the file too.
+        # Deleted text is overwritten in the file.
         connection.execute("PRAGMA secure_delete=ON")
         connection.execute("BEGIN IMMEDIATE")
         if create and _blank(connection):
@@ -145,7 +144,7 @@ def writing(folder: Path, *, create: bool = False) -> Iterator[Transaction]:
 
 
 class Transaction:
-    """One state of an index's database: what it holds and, within `writing`, changes to it."""
+    """One state of an index's database, and changes to it within `writing`."""
 
     def __init__(self, connection: sqlite3.Connection, folder: Path) -> None:
         self._connection = connection
@@ -162,13 +161,13 @@ class Transaction:
             )
 
     def check_integrity(self) -> None:
-        """Raise RetrievalError where SQLite finds its file damaged."""
+        """Raise RetrievalError if SQLite finds its file damaged."""
         finding = str(self._connection.execute("PRAGMA integrity_check(1)").fetchone()[0])
         if finding != "ok":
             raise damaged(self._folder, finding)
 
     def head(self) -> Head:
-        """What the index is."""
+        """The checked head."""
         row = self._connection.execute("SELECT body, checksum FROM head").fetchone()
         with self._decoding("its head"):
             if row is None or _checksum(row[0]) != row[1]:
@@ -176,12 +175,12 @@ class Transaction:
             return _head(row[0])
 
     def put_head(self, head: Head) -> None:
-        """Store the head as that of one more commit."""
+        """Store the head of one more commit."""
         body = json.dumps(asdict(replace(head, commits=head.commits + 1)))
         self._connection.execute("INSERT OR REPLACE INTO head VALUES (1, ?, ?)", (body, _checksum(body)))
 
     def blocks(self) -> list[Block]:
-        """All blocks of the pattern file in order, checked to follow one another to the end."""
+        """All blocks of the pattern file in order; they must be complete."""
         found, end = [], 0
         for row in self._connection.execute("SELECT * FROM blocks ORDER BY first"):
             found.append(self._block(row))
@@ -193,12 +192,12 @@ class Transaction:
         return found
 
     def last_block(self) -> Block:
-        """The block at the end, an empty one where there is none."""
+        """The last block; an empty one if there is none."""
         row = self._connection.execute("SELECT * FROM blocks ORDER BY first DESC LIMIT 1").fetchone()
         return Block(0) if row is None else self._block(row)
 
     def put_block(self, block: Block) -> None:
-        """Store a block, in place of one that starts at the same row."""
+        """Store a block in place of one with the same first row."""
         arrays = (block.sizes.astype("<i4"), block.keys.astype("<i8"), block.scales.astype("<f4"))
         row: tuple[Any, ...] = (block.first, *(array.tobytes() for array in arrays), block.patterns)
         self._connection.execute("INSERT OR REPLACE INTO blocks VALUES (?, ?, ?, ?, ?, ?)", (*row, _checksum(*row)))
@@ -216,7 +215,7 @@ class Transaction:
             return Block(first, *arrays, patterns)
 
     def put_passages(self, first_key: int, passages: Iterable[tuple[str, Passage]]) -> int:
-        """Store passages, each with the id of its document, under keys from the first on; the next key is returned."""
+        """Store passages, each with the id of its document, under keys from the first; returns the next key."""
         key = first_key
         for key, (name, passage) in enumerate(passages, first_key + 1):
             document, spans = passage.document, np.array(passage.spans, dtype="<i4").tobytes()
@@ -225,7 +224,7 @@ class Transaction:
         return key
 
     def remove(self, ids: Iterable[str]) -> None:
-        """Delete documents: their passages at once, and in the blocks they are marked."""
+        """Delete the passages of documents, and mark them in the blocks."""
         gone = [key for keys in self.keys_of(list(ids)).values() for key in keys]
         self._connection.executemany("DELETE FROM passages WHERE key = ?", [(key,) for key in gone])
         for block in self.blocks() if gone else ():
@@ -234,29 +233,29 @@ class Transaction:
                 self.put_block(replace(block, keys=np.where(dead, -block.keys, block.keys)))
 
     def keys_of(self, ids: Sequence[str]) -> dict[str, list[int]]:
-        """The keys of the passages of each of these documents that is there."""
+        """The keys of the passages of each of these documents that exists."""
         found: dict[str, list[int]] = {}
         for name, key in self._select("SELECT document, key FROM passages WHERE document IN", ids):
             found.setdefault(name, []).append(key)
         return found
 
     def digests(self, ids: Sequence[str]) -> dict[str, bytes]:
-        """The `content_digest` of each of these documents that is there."""
+        """The `content_digest` of each of these documents that exists."""
         keys = self.keys_of(ids)
         passages = self.passages([key for own in keys.values() for key in own])
         with self._decoding("its list of documents"):
             return {name: content_digest(passages[key].document for key in sorted(own)) for name, own in keys.items()}
 
     def owners(self, ids: Sequence[str]) -> dict[str, str]:
-        """The document of each of these passages that is there."""
+        """The document of each of these passages that exists."""
         return dict(self._select("SELECT id, document FROM passages WHERE id IN", ids))
 
     def passage_keys(self, ids: Sequence[str]) -> dict[str, int]:
-        """The key of each of these passages that is there."""
+        """The key of each of these passages that exists."""
         return dict(self._select("SELECT id, key FROM passages WHERE id IN", ids))
 
     def documents(self) -> list[tuple[str, dict[str, Any], list[int]]]:
-        """Each document's id, the metadata of its first passage, and the keys of its passages; in the order of the first."""
+        """Each document's id, the metadata of its first passage, and the keys of its passages."""
         found: dict[str, tuple[str, dict[str, Any], list[int]]] = {}
         with self._decoding("its list of documents"):
             for key, name, metadata in self._connection.execute("SELECT key, document, metadata FROM passages ORDER BY key"):
@@ -266,12 +265,12 @@ class Transaction:
         return [*found.values()]
 
     def counts(self) -> tuple[int, int]:
-        """How many documents and passages there are."""
+        """The numbers of documents and passages."""
         documents, passages = self._connection.execute("SELECT count(DISTINCT document), count(*) FROM passages").fetchone()
         return documents, passages
 
     def passages(self, keys: Sequence[int]) -> dict[int, Passage]:
-        """The passages of these keys that are there."""
+        """The passages of these keys that exist."""
         return {row[0]: self._passage(row) for row in self._select("SELECT * FROM passages WHERE key IN", keys)}
 
     def _passage(self, row: tuple[Any, ...]) -> Passage:
@@ -291,7 +290,7 @@ class Transaction:
 
     @contextmanager
     def _decoding(self, what: str) -> Iterator[None]:
-        """Errors of decoding as damage: a changed bit may make a value one of another type."""
+        """Raise errors of decoding as damage."""
         try:
             yield
         except (TypeError, ValueError, AttributeError, KeyError, OverflowError, RecursionError) as error:
@@ -316,7 +315,7 @@ def _head(text: str) -> Head:
 
 @contextmanager
 def _connected(folder: Path, *, create: bool = False) -> Iterator[sqlite3.Connection]:
-    """A connection of its own for every use, so that threads and forks share none; what is not committed is rolled back."""
+    """A new connection for each use, so threads and forks share none; uncommitted changes are rolled back."""
     if not create and not is_index(folder):
         check_not_shards(folder)
         raise RetrievalError(f"{folder} holds no index; make one with `convcoa index PATH --out {folder}`.")
@@ -326,7 +325,7 @@ def _connected(folder: Path, *, create: bool = False) -> Iterator[sqlite3.Connec
             return RetrievalError(f"The index {folder} cannot be used: {_advice(str(error))}.")
         return damaged(folder, str(error))
 
-    # A reader may write too: it undoes what a killed writer left half done.
+    # A reader may write too: it undoes a killed writer's transaction.
     with sqlite_connection(folder / DATABASE, "rwc" if create else "rw", autocommit=True, error=worded) as connection:
         yield connection
 

@@ -32,9 +32,9 @@ from langgraph_convcoa.retrieval.scoring.patterns import PatternType
 
 _LOGGER = logging.getLogger(__name__)
 LEXICAL_FILE = "lexical.safetensors"
-"""Of the BM25 index. What is missing there is read from the passages at the first query that needs it."""
+"""The BM25 index. Missing passages are read at the first query that needs it."""
 GRAPH_FILE = "graph.safetensors"
-"""Of the evidence graph. What is missing there is read from the passages at the first query that walks along it."""
+"""The evidence graph. Missing passages are read at the first query that needs it."""
 # Earlier versions kept an ANN index in it.
 _OLD_FILE = "approximate.safetensors"
 _OPENINGS = 5
@@ -44,18 +44,8 @@ class Index(Corpus):
     """An index in a folder: a memory-mapped file of patterns, and a database of documents, metadata and settings.
 
     Opening reads no pattern; each block of patterns is compared with its checksum before its first use. Any number of
-    processes may read while one writes, and see each commit from their next search on. A process that is killed leaves the
-    index as it was after its last commit.
-
-    Args:
-        path: The folder.
-
-    Attributes:
-        bm25: BM25 over its passages.
-        graph: The evidence graph of its passages.
-
-    Raises:
-        RetrievalError: There is no index, it is of another version, damaged or cut short.
+    processes may read while one writes; they see a commit at their next search. A killed process leaves the index as it was
+    after its last commit. RetrievalError if there is no index, it has another version, is damaged or cut short.
 
     Example:
         >>> import tempfile
@@ -89,10 +79,10 @@ class Index(Corpus):
     def create(
         cls, path: str | Path, encoder: Encoder, *, dtype: PatternType = "float32", settings: Mapping[str, Any] | None = None
     ) -> Index:
-        """Make an empty index in a folder that is empty or does not exist, with settings of a retriever.
+        """Make an empty index with a retriever's settings in a folder that is empty or does not exist.
 
-        InputError where there is no such type of patterns; RetrievalError where the folder holds something or cannot be made,
-        or the encoder has no name.
+        InputError for another type of patterns; RetrievalError if the folder is not empty or cannot be made, or the encoder
+        has no name.
         """
         if exists(Path(path)):
             raise RetrievalError(f"{path} holds an index already; open it, or name another folder.")
@@ -100,11 +90,10 @@ class Index(Corpus):
         return cls(path)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Opened again where it is needed.
         return type(self), (self.path,)
 
     def __repr__(self) -> str:
-        # What was seen last: nothing is read, and nothing can fail.
+        # The last snapshot: nothing is read.
         held = "" if self._current is None else f", passages={len(self._current)}"
         return f"Index({str(self.path)!r}{held})"
 
@@ -112,14 +101,13 @@ class Index(Corpus):
         return len(self.snapshot())
 
     def snapshot(self) -> Snapshot:
-        """The present state, which a search sees from its start to its end."""
         with self._guard:
             for _ in range(_OPENINGS):
                 try:
                     self._current = Snapshot.load(self.path, self._checked, self._current)
                     return self._current
                 except FileNotFoundError as error:
-                    # Replaced by another file between the reading of the head and the opening of the file, or lost.
+                    # Replaced after the head was read, or lost.
                     missing = error
             raise RetrievalError(f"{missing.filename} is missing; restore it from a copy, or build the index again.")
 
@@ -130,16 +118,12 @@ class Index(Corpus):
 
     @property
     def document_count(self) -> int:
-        """How many documents it holds."""
+        """Number of documents."""
         with reading(self.path) as database:
             return database.counts()[0]
 
     def verify(self) -> None:
-        """Read everything and compare it with its checksums.
-
-        Raises:
-            RetrievalError: Something is damaged; the message says what.
-        """
+        """Read everything and compare checksums; RetrievalError says what is damaged."""
         with self._guard:
             self._current, self._checked = None, set()
         self.snapshot().verify()
@@ -153,16 +137,15 @@ class Index(Corpus):
         cache: PatternCache | None = None,
         progress: Progress = False,
     ) -> Iterator[Committed]:
-        """Add documents, a batch of up to 256 at a time; what is given back is on the disk.
+        """Add documents in batches of up to 256; each yielded result is on the disk. Memory is bounded by the batch.
 
-        A document that is there already with the same id and content is passed over without being encoded, so that a run
-        that was killed can be run again; one without an id gets one made of its title and text. With `replace` a document
-        takes the place of the one that has its id. Memory stays bounded by the batch.
+        A document with the same id and content as a stored one is skipped without being encoded, so a killed run can be run
+        again. With `replace` a document replaces the one with its id.
 
         Raises:
             InputError: An id or metadata cannot be stored.
-            RetrievalError: The encoder is another, an id is there with another content, the documents cannot be encoded, or
-                the index cannot be written to. Batches before the one that failed stay.
+            RetrievalError: The encoder is another, an id is stored with another content, documents cannot be encoded, or the
+                index cannot be written to. Earlier batches stay.
         """
         self.snapshot().check_encoder(encoder)
         total = len(documents) if isinstance(documents, Sized) else None
@@ -182,13 +165,9 @@ class Index(Corpus):
         self.graph.keep_up(self.snapshot())
 
     def delete(self, ids: Iterable[str]) -> list[str]:
-        """Delete the documents of these ids that are there: their text at once, their patterns when the index is compacted.
+        """Delete the documents of these ids that exist, and return their ids; patterns go when the index is compacted.
 
-        Returns:
-            Their ids.
-
-        Raises:
-            InputError: An id is that of a passage of a longer document; nothing is deleted.
+        InputError for the id of a passage of a longer document; nothing is deleted then.
         """
         names = distinct(ids)
         if not names:
@@ -204,7 +183,6 @@ class Index(Corpus):
         return names
 
     def documents(self, ids: Iterable[str]) -> list[Document]:
-        """The documents, or passages of longer ones, of these ids that are there."""
         names, found = distinct(ids), []
         with reading(self.path) as database:
             for name in names:
@@ -216,38 +194,36 @@ class Index(Corpus):
         return found
 
     def compact(self) -> None:
-        """Write the patterns again without those that were deleted; readers keep what they see."""
+        """Write the patterns again without the deleted ones; readers keep their state."""
         with self._lock.held():
             compact(self.path, self.snapshot())
             self.remove_unused()
             self._purge()
 
     def save_lexical(self) -> bool:
-        """Write the BM25 index to the folder, so that the next process need not read all passages for it.
+        """Write the BM25 index to the folder, so the next process need not read all passages; False if that fails.
 
-        `ingest` does it where there is one and much is missing in it (more than 256 passages and 1 in 200); a
-        deletion, an update and `compact` always, so that no word of what was deleted stays. Where it cannot be written, False
-        is returned: that costs the next process the time, and nothing else.
+        `ingest` updates an existing file if much is missing in it (more than 256 passages and 1 in 200); a deletion, an update
+        and `compact` always do, so no deleted word stays.
         """
         return self.bm25.save(self.snapshot())
 
     def save_graph(self) -> bool:
-        """Write the evidence graph to the folder, as `save_lexical` does the BM25 index."""
+        """Write the evidence graph to the folder, as `save_lexical` writes the BM25 index."""
         return self.graph.save(self.snapshot())
 
     def put_settings(self, settings: Mapping[str, Any]) -> None:
-        """Keep other settings of a retriever with the index; the file of an evidence graph that they switch off is removed."""
+        """Keep a retriever's settings with the index; an evidence graph that they switch off is removed."""
         with self._lock.held():
             with writing(self.path) as database:
                 database.put_head(replaced(database.head(), settings=dict(settings)))
             self.remove_unused()
 
     def default_settings(self) -> dict[str, Any]:
-        """An index that was made without an evidence graph stays without: to make one takes seconds, and memory."""
+        """An index that was made without an evidence graph has none: making one takes time and memory."""
         return {"graph": self.head.settings.get("graph")}
 
     def keep_settings(self, path: str | Path, settings: Mapping[str, Any], dtype: PatternType | None) -> bool:
-        """Keep a retriever's settings where this is the index at `path`; False where it is not."""
         if self.path.resolve() != Path(path).resolve():
             return False
         if dtype not in (None, self.head.dtype):
@@ -256,12 +232,12 @@ class Index(Corpus):
         return True
 
     def _purge(self) -> None:
-        """Leave nothing of what was deleted in the files of the BM25 index and the evidence graph."""
+        """Remove deleted documents from the files of the BM25 index and the evidence graph."""
         self.bm25.purge(self.snapshot())
         self.graph.purge(self.snapshot())
 
     def remove_unused(self) -> None:
-        """Remove files that no search uses: an evidence graph that is switched off, and the ANN index of earlier versions."""
+        """Remove an evidence graph that is switched off, and the ANN index of earlier versions."""
         if self.head.settings.get("graph") in (None, False):
             self.graph.discard()
         remove_remains(self.path / _OLD_FILE)
@@ -279,11 +255,9 @@ class Index(Corpus):
 
 
 def open_or_create(path: str | Path, encoder: Encoder, dtype: PatternType | None, settings: Mapping[str, Any]) -> Index:
-    """The index in a folder, made with these settings where there is none.
+    """The index in a folder, made with these settings if there is none; an existing one gets those of the evidence graph.
 
-    Of the settings of an index that is already there, only the evidence graph's are changed.
-
-    RetrievalError where the index is of another encoder or type, or cannot be opened or made.
+    RetrievalError if the index has another encoder or type, or cannot be opened or made.
     """
     if not exists(Path(path)):
         return Index.create(path, encoder, dtype=dtype or "float32", settings=settings)
@@ -312,12 +286,12 @@ def save_index(
 
 
 def put_graph(index: Index, settings: GraphSettings | None) -> None:
-    """Keep with an index whether its searches walk along an evidence graph, and how."""
+    """Keep the settings of the evidence graph with an index."""
     kept = None if settings is None else settings == GraphSettings() or settings.model_dump()
     if index.head.settings.get("graph") != kept:
         index.put_settings({**index.head.settings, "graph": kept})
 
 
 def encoder_of(head: Head) -> Encoder | None:
-    """The encoder that an index was built with, where that is known."""
+    """The encoder of an index, if its settings were saved."""
     return None if head.model is None else encoder_from_settings(head.model)

@@ -1,4 +1,4 @@
-"""A snapshot: one state of an index, as a search sees it from its start to its end, whatever is written meanwhile."""
+"""A snapshot: one state of an index, fixed during a search."""
 
 from __future__ import annotations
 
@@ -24,15 +24,12 @@ from langgraph_convcoa.retrieval.scoring.patterns import Patterns
 _KEPT_MASKS = 16
 
 Checked = set[tuple[str, int, int]]
-"""Blocks that this process has compared with their checksums: pattern file, first row and checksum."""
+"""Blocks whose checksums were compared: pattern file, first row and checksum."""
 
 
 @dataclass(frozen=True, eq=False)
 class Snapshot:
-    """The passages of an index and their patterns after one of its commits.
-
-    Deleted passages keep their number, which is that of their patterns, until the index is compacted.
-    """
+    """The passages of an index and their patterns after a commit; deleted ones keep their numbers until `compact`."""
 
     folder: Path
     head: Head
@@ -45,10 +42,7 @@ class Snapshot:
 
     @classmethod
     def load(cls, folder: Path, checked: Checked, before: Snapshot | None = None) -> Snapshot:
-        """The present state; `before` where that is it.
-
-        FileNotFoundError where the pattern file is missing, or another has just replaced it; to be tried again.
-        """
+        """The present state; `before` if nothing changed. FileNotFoundError if another pattern file has just replaced it."""
         with reading(folder) as database:
             head = database.head()
             blocks = before.blocks if before is not None and before.head == head else database.blocks()
@@ -62,12 +56,12 @@ class Snapshot:
             return before
         keys = _joined([block.keys for block in blocks], np.int64)
         if before is not None and head == replace(before.head, commits=head.commits, settings=head.settings):
-            # Only passages were deleted: what was computed of the patterns stays.
+            # Only passages were deleted: what was computed from the patterns stays.
             patterns = before._patterns
         else:
             offsets = np.concatenate([[0], np.cumsum(_joined([block.sizes for block in blocks], np.int64))])
             scales = _joined([block.scales for block in blocks], np.float32) if head.dtype == "int8" else None
-            # Mapped now: a file that another process removes stays readable through its map.
+            # Mapped now: a removed file stays readable through its map.
             patterns = Patterns(_mapped(file, head), offsets, scales, head.dtype)
         alive = keys > 0
         return cls(folder, head, blocks, np.abs(keys), None if alive.all() else alive, checked, patterns)
@@ -77,7 +71,7 @@ class Snapshot:
 
     @property
     def source(self) -> str:
-        """An id of the index, unlike that of any other."""
+        """The id of the index."""
         return self.head.index
 
     @property
@@ -92,17 +86,17 @@ class Snapshot:
 
     @property
     def pattern_count(self) -> int:
-        """How many patterns there are without those of deleted passages."""
+        """Number of patterns of passages that are not deleted."""
         return int(np.diff(self._patterns.offsets)[self.numbers].sum())
 
     @property
     def patterns(self) -> Patterns:
-        """The patterns of all passages, the deleted ones too, each block compared with its checksum before its first use."""
+        """The patterns of all passages, also deleted ones; each block's checksum is compared before its first use."""
         self._check(self.blocks)
         return self._patterns
 
     def patterns_for(self, sets: Numbers) -> Patterns:
-        """The patterns, where only those of the given passages will be used, and so only their blocks are checked."""
+        """The patterns; only the blocks of the given passages are checked."""
         firsts = np.array([block.first for block in self.blocks])
         numbers = np.unique(np.searchsorted(firsts, self._patterns.offsets[sets], side="right") - 1)
         self._check([self.blocks[number] for number in numbers])
@@ -122,7 +116,7 @@ class Snapshot:
         self.checked.update(names)
 
     def check_encoder(self, encoder: Encoder) -> None:
-        """Raise RetrievalError for an encoder that is not the one the index was built with."""
+        """Raise RetrievalError for another encoder than that of the index."""
         head = self.head
         if without_arithmetic(encoder.name) != without_arithmetic(head.encoder):
             raise RetrievalError(
@@ -136,7 +130,7 @@ class Snapshot:
             )
 
     def fetch(self, numbers: Sequence[int]) -> list[Passage]:
-        """The passages of these numbers, with their windows; StaleSnapshot where one has been deleted since."""
+        """The passages of these numbers; StaleSnapshot if one was deleted meanwhile."""
         keys = self.keys[np.asarray(numbers, dtype=np.int64)].tolist()
         with reading(self.folder) as database:
             found = database.passages(keys)
@@ -148,18 +142,18 @@ class Snapshot:
         return [found[key] for key in keys]
 
     def listed(self) -> list[Listed]:
-        """The documents that are not deleted, in the order of their first passages; no text is read."""
+        """The documents in the order of their first passages; no text is read."""
         with reading(self.folder) as database:
             found = database.documents()
         numbers = dict(zip(self.keys.tolist(), range(len(self.keys)), strict=True))
-        # What another process has added since is not of this state.
+        # Without what another process has added since.
         there = ((name, metadata, [numbers[key] for key in keys if key in numbers]) for name, metadata, keys in found)
         return [Listed(name, metadata, own) for name, metadata, own in there if own]
 
     def allowed(self, condition: Filter | None) -> npt.NDArray[np.bool_] | None:
-        """(n,), True for the passages that are not deleted and meet the condition; None where all do.
+        """(n,), True for the passages that are not deleted and meet the condition; None if all do.
 
-        All metadata is read for a condition; the answers to the last few of metadata are kept, since a call may have its own.
+        A condition reads all metadata; the results of the last mappings are kept.
         """
         if condition is None:
             return self.alive
@@ -168,7 +162,6 @@ class Snapshot:
             if known is not None:
                 return known
         passes, mask = predicate(condition), np.zeros(len(self.keys), dtype=np.bool_)
-        # One by one, so that memory stays bounded.
         for number, passage in zip(self.numbers.tolist(), read(self), strict=True):
             mask[number] = passes(passage.document)
         if isinstance(condition, Mapping) and not _has_functions(condition):
@@ -176,7 +169,7 @@ class Snapshot:
         return mask
 
     def verify(self) -> None:
-        """Compare the whole database, all patterns and all passages with their checksums; RetrievalError says what fails."""
+        """Compare the database, all patterns and all passages with their checksums; RetrievalError says what fails."""
         with reading(self.folder) as database:
             database.check_integrity()
         for passage, size in zip(read(self), np.diff(self.patterns.offsets)[self.numbers], strict=True):
@@ -193,7 +186,7 @@ def rows_checksum(rows: npt.NDArray[Any], before: int = 0) -> int:
 
 
 def _has_functions(condition: Any) -> bool:
-    """Whether a filter has functions in it, which may answer otherwise the next time."""
+    """True if a filter has functions, whose answers may change."""
     if isinstance(condition, Mapping):
         return any(map(_has_functions, condition.values()))
     return callable(condition) or (isinstance(condition, list | tuple) and any(map(_has_functions, condition)))
@@ -207,5 +200,5 @@ def _mapped(file: Path, head: Head) -> npt.NDArray[Any]:
     shape, dtype = (head.rows, head.dimension), STORED_TYPES[head.dtype]
     if not head.rows:
         return np.zeros(shape, dtype=dtype)
-    # As a plain array: every slice of a memmap is a memmap, which is slow to make.
+    # As a plain array: slices of a memmap are slow.
     return np.memmap(file, dtype=dtype, mode="r", shape=shape).view(np.ndarray)

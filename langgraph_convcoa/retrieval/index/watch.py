@@ -1,4 +1,4 @@
-"""An index that is kept equal to the files of folders: they are read again when watchfiles says that something changed."""
+"""Keeps an index equal to the files of folders, which are read again when watchfiles reports a change."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ from langgraph_convcoa.retrieval.index.index import Index
 from langgraph_convcoa.retrieval.progress import Progress
 
 _DEBOUNCE, _STEP = 1_000, 200
-"""Milliseconds: changes that come together are one, once none has come for a fifth of a second or one has passed."""
+"""Milliseconds: changes are one until none comes for a fifth of a second, or for one second at most."""
 _LOOK_EVERY = 15_000
-"""Milliseconds after which is looked without a notice too: of a network folder none may come."""
+"""Milliseconds until files are compared without a report: network folders may send none."""
 
 _Stamps = dict[str, tuple[int, int, int]]
-"""When each file of a path was written, how large it is, and its inode."""
+"""Time, size and inode of each file of a path."""
 
 
 class Changed(NamedTuple):
-    """How many documents a round added, updated and deleted."""
+    """Numbers of documents that a round added, updated and deleted."""
 
     added: int = 0
     updated: int = 0
@@ -43,29 +43,12 @@ class Changed(NamedTuple):
 
 
 class WatchedFiles:
-    """Files and folders, and what an index holds of them.
-
-    After a change all files are read again, and only what is new in them is encoded.
+    """Files and folders, and what an index holds of them. After a change all files are read, but only new text is encoded.
 
     Args:
-        paths: Each with what the ids and sources of its documents begin with, which may be nothing.
+        paths: Each with the prefix of the ids and sources of its documents, which may be empty.
         max_bytes: The most text of a path.
         told: Called with the name of a file, and why it or a part of it is not read; once for each reason.
-
-    Example:
-        >>> import tempfile
-        >>> from langchain_core.embeddings import DeterministicFakeEmbedding
-        >>> from langgraph_convcoa.retrieval.encoders.embeddings import EmbeddingsEncoder
-        >>> folder = Path(tempfile.mkdtemp())
-        >>> _ = (folder / "a.txt").write_text("Ada wrote it.")
-        >>> encoder = EmbeddingsEncoder(DeterministicFakeEmbedding(size=8), name="fake")
-        >>> index = Index.create(tempfile.mkdtemp(), encoder)
-        >>> with WatchedFiles([(folder, "")]) as files:
-        ...     first = files.sync(index, encoder)
-        ...     _ = (folder / "a.txt").rename(folder / "b.txt")
-        ...     second = files.sync(index, encoder)
-        >>> first, second
-        (Changed(added=1, updated=0, deleted=0), Changed(added=1, updated=0, deleted=1))
     """
 
     def __init__(
@@ -91,9 +74,9 @@ class WatchedFiles:
         return set().union(*self._held)
 
     def sync(self, index: Index, encoder: Encoder, progress: Progress = False) -> Changed:
-        """Put into the index what the files hold now, and delete what they no longer hold.
+        """Add and update documents of the files in the index, and delete those that are gone.
 
-        A file that cannot be read counts as one that holds nothing. Where this raises, the next round tries again.
+        A file that cannot be read counts as empty. After an error the next round tries again.
         """
         stamps = [self._read_stamps(number) for number in range(len(self._paths))]
         if stamps == self._stamps:
@@ -105,12 +88,10 @@ class WatchedFiles:
         return Changed(done.added, done.updated, len(gone))
 
     def watch(self, index: Index, encoder: Encoder, stop: threading.Event | None = None) -> Iterator[Changed]:
-        """Rounds that changed something, as files change, until `stop` is set or Ctrl-C raises KeyboardInterrupt.
+        """Yield the rounds that changed something, until `stop` is set or KeyboardInterrupt.
 
-        An error of a round, such as of an index that another program writes to, is told, and tried again.
-
-        Raises:
-            InputError: The system does not tell of changes in the folders.
+        An error of a round, such as an index that another program writes to, is reported, and the round repeated. InputError
+        if the system cannot watch the folders.
         """
         from watchfiles import watch
 
@@ -131,7 +112,7 @@ class WatchedFiles:
             ) from error
 
     def _read_stamps(self, number: int) -> _Stamps | None:
-        """The files of a path, in order; None where the path is not there, as of a drive that is off."""
+        """The files of a path, in order; None if the path is missing, such as an unmounted drive."""
         (prefix, files), path = self._folders[number], self._paths[number]
         try:
             names = files.names(Skipped(partial(self._say_of, prefix)))
@@ -154,7 +135,7 @@ class WatchedFiles:
         return found
 
     def _documents(self, stamps: Sequence[_Stamps | None], fresh: list[set[str]]) -> Iterator[Document]:
-        """The documents of all files; their ids are put into `fresh`, a set for each path."""
+        """The documents of all files; `fresh` gets a set of their ids for each path."""
         for (prefix, files), names, held in zip(self._folders, stamps, self._held, strict=True):
             fresh.append(held if names is None else set())
             files.forget()
@@ -178,7 +159,7 @@ class WatchedFiles:
         self._say(_joined(prefix, name), reason)
 
     def _say(self, name: str, reason: str) -> None:
-        """Tell what was not told before."""
+        """Report a reason once."""
         if (name, reason) not in self._said:
             self._said.add((name, reason))
             self._told(name, reason)

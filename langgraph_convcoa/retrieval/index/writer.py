@@ -1,7 +1,7 @@
-"""Writing to an index: pattern rows are appended, then one transaction commits them.
+"""Writing to an index: pattern rows are appended to a file, then one transaction commits them.
 
-The pattern file is rows one after another, appended and never changed; compacting or saving writes another file. Whatever a
-writer is killed in the middle of, the index is as it was before that transaction, or as it is after it.
+Rows are never changed; compacting or saving writes another file. So a killed writer leaves the state before or after its
+transaction.
 """
 
 from __future__ import annotations
@@ -42,18 +42,18 @@ from langgraph_convcoa.retrieval.memory_corpus import Memory
 from langgraph_convcoa.retrieval.scoring.patterns import Patterns, PatternType, encode_patterns
 
 BLOCK_ROWS = 4096
-"""How many rows have one checksum, or those of one passage where they are more."""
+"""Rows with one checksum; more if one passage has more."""
 
 _PASSAGES_AT_ONCE = 2048
 _LOCK = "writer.lock"
-# What an unfinished first save leaves behind.
+# Files of an unfinished first save.
 _REMAINS = re.compile(rf"patterns\.\d+\.bin|{re.escape(_LOCK)}|{re.escape(DATABASE)}(-journal)?")
-# The name that embeddings without a model name are given: another one in every process.
+# The name of embeddings without a model name, which differs in each process.
 _UNNAMED = re.compile(r":[0-9a-f]{32}$")
 
 
 class WriterLock:
-    """The right to write to an index: one object of one process at a time, whose threads wait for each other."""
+    """The lock for writing to an index: one object of one process at a time, whose threads wait for each other."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -62,7 +62,7 @@ class WriterLock:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Hold the lock; RetrievalError where another process or object is writing, or the folder cannot be written to."""
+        """Hold the lock; RetrievalError if another process or object writes, or the folder cannot be written to."""
         with self._threads:
             try:
                 self._file.acquire()
@@ -81,7 +81,7 @@ class WriterLock:
                 self._file.release()
 
 
-# All of these are for the holder of the writer's lock; where they raise RetrievalError, the index is as it was. -----------
+# The caller of all these holds the writer's lock. If they raise RetrievalError, the index is unchanged.
 
 
 def append(folder: Path, chosen: Selection, encoded: Memory) -> None:
@@ -102,16 +102,16 @@ def compact(folder: Path, snapshot: Snapshot) -> None:
         head = _put_file(database, folder, snapshot.head, snapshot, snapshot.keys[snapshot.numbers])
         database.put_head(head)
     _remove_others(folder, head.file)
-    # The index is compacted; where readers keep the database busy, its file only stays larger.
+    # If readers keep the database busy, its file only stays larger.
     with suppress(RetrievalError):
         shrink(folder)
 
 
 def write_index(folder: Path, view: View, encoder: Encoder, dtype: PatternType, settings: Mapping[str, Any]) -> None:
-    """Write the passages of a view, and a retriever's settings, as an index, in place of the one that may be there.
+    """Write the passages of a view and a retriever's settings as an index, in place of an existing one.
 
-    InputError where there is no such type, or an id or metadata cannot be stored; RetrievalError where the folder holds
-    something else, or the encoder has no name to compare it by when the index is opened.
+    InputError for another type, or if an id or metadata cannot be stored; RetrievalError if the folder holds something else,
+    or the encoder has no name.
     """
     if dtype not in STORED_TYPES:
         raise InputError(f"Patterns cannot be stored as {dtype!r}; use one of {', '.join(STORED_TYPES)}.")
@@ -130,7 +130,7 @@ def write_index(folder: Path, view: View, encoder: Encoder, dtype: PatternType, 
         replaced = exists(folder)
         with writing(folder, create=True) as database:
             if replaced:
-                # Keys go on growing, so that a reader of the old state never takes a new passage for one of its own.
+                # Keys are never reused: a reader of the old state must not take a new passage for an old one.
                 old = database.head()
                 head = replace(head, index=old.index, next_key=old.next_key, commits=old.commits)
                 database.clear("passages")
@@ -142,10 +142,10 @@ def write_index(folder: Path, view: View, encoder: Encoder, dtype: PatternType, 
 
 
 def _prepare(folder: Path) -> None:
-    """Make a folder for an index where it is missing."""
+    """Make a folder for an index if it is missing; RetrievalError if it holds other files."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        # An owner may keep files in the folder of an index.
+        # Users may keep files in the folder of an index.
         names = [] if exists(folder) else sorted(file.name for file in folder.iterdir())
     except OSError as error:
         raise RetrievalError(f"The folder {folder} cannot be used for an index ({error.strerror}); name another.") from error
@@ -163,8 +163,8 @@ def _named(view: View) -> Iterator[tuple[str, Passage]]:
 
 
 def _put_file(database: Transaction, folder: Path, head: Head, view: View, keys: Keys) -> Head:
-    """Write the patterns of a view's passages that are not deleted, under these keys, into a new file."""
-    # Named by the commit that it belongs to, so that no file that readers may have open is written over.
+    """Write the patterns of a view's passages under these keys into a new file."""
+    # Named by its commit, so no file that readers have open is overwritten.
     head = replace(head, file=f"patterns.{head.commits + 1}.bin", rows=0)
     database.clear("blocks")
     patterns, numbers = view.patterns, view.numbers
@@ -186,7 +186,7 @@ def _put_file(database: Transaction, folder: Path, head: Head, view: View, keys:
 
 
 def _put_patterns(database: Transaction, folder: Path, head: Head, patterns: Patterns, keys: Keys) -> Head:
-    """Write the patterns of passages of these keys to the disk, and put their blocks; gives the head with their rows."""
+    """Write patterns of passages with these keys and their blocks; returns the head with their rows."""
     _write_rows(folder, head, patterns.values.reshape(-1).view(np.uint8).data)
     for block in _blocks(patterns, keys, database.last_block()):
         database.put_block(block)
@@ -194,7 +194,7 @@ def _put_patterns(database: Transaction, folder: Path, head: Head, patterns: Pat
 
 
 def _write_rows(folder: Path, head: Head, data: bytes | memoryview) -> None:
-    """Put data on the disk after the rows that count, in place of what a killed writer left there."""
+    """Write data after the valid rows, in place of what a killed writer left there."""
     path = folder / head.file
     try:
         with path.open("r+b" if head.bytes else "wb") as stream:
@@ -204,7 +204,7 @@ def _write_rows(folder: Path, head: Head, data: bytes | memoryview) -> None:
             stream.flush()
             os.fsync(stream.fileno())
     except OSError as error:
-        # What part of it was written takes no room.
+        # Free what was written of it.
         with suppress(OSError):
             os.truncate(path, head.bytes)
         raise RetrievalError(
@@ -214,12 +214,12 @@ def _write_rows(folder: Path, head: Head, data: bytes | memoryview) -> None:
 
 
 def _blocks(patterns: Patterns, keys: Keys, block: Block) -> Iterator[Block]:
-    """Patterns as blocks, the first of them joined to the block that they follow, where there is room."""
+    """Patterns as blocks; the first one extends the block before, if it has room."""
     ends = patterns.offsets[1:]
     start = row = 0
     while start < len(ends):
         held = block.rows.stop - block.first
-        # A block holds the rows of one passage, however many they are.
+        # A block holds at least one passage.
         stop = max(int(np.searchsorted(ends, row + BLOCK_ROWS - held, side="right")), start + (not held))
         end = int(patterns.offsets[stop])
         scales = [] if patterns.scales is None else [patterns.scales[row:end]]
@@ -238,6 +238,6 @@ def _remove_others(folder: Path, file: str) -> None:
     flush_folder(folder)
     for path in folder.glob("patterns.*.bin"):
         if path.name != file:
-            # Where it cannot be removed while a reader has it open, a later writer does.
+            # If a reader has it open, a later writer removes it.
             with suppress(OSError):
                 path.unlink()

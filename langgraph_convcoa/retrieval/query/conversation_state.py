@@ -1,4 +1,4 @@
-"""The query state of a question in its conversation, whose earlier turns are a Hopfield memory."""
+"""The query state of a question in its conversation: the earlier turns are a Hopfield memory."""
 
 from __future__ import annotations
 
@@ -23,20 +23,19 @@ Turn = tuple[str, str]
 """A question and its answer."""
 
 History = Sequence[Turn | Sequence[str] | BaseMessage | Mapping[str, Any]]
-"""Earlier turns, oldest first: pairs of question and answer, or messages, as LangChain's objects or as dicts of a role and its
-content."""
+"""Earlier turns, oldest first: pairs of question and answer, or messages as LangChain objects or dicts of role and content."""
 
 _Asked = tuple[str, tuple[Turn, ...]]
 
 _ANSWER_CHARACTERS = 300
 _ROLES = frozenset({"human", "user", "ai", "assistant", "system", "developer", "tool", "function"})
 _KEPT = 4096
-# Of a longer history the last turns count, so that a question takes no longer however long the conversation is.
+# The last turns of a longer history count, so the time of a question is bounded.
 _TURNS = 100
 
 
 def messages_of(history: Iterable[Turn | Sequence[str] | BaseMessage | Mapping[str, Any]] | None) -> Any:
-    """A chat history with its (role, text) tuples as messages, where all of its tuples are such; anything else as it is.
+    """A chat history whose (role, text) tuples are messages; anything else is returned unchanged.
 
     Example:
         >>> [message.type for message in messages_of([("user", "Who?"), ("assistant", "Ada.")])]
@@ -54,7 +53,7 @@ def messages_of(history: Iterable[Turn | Sequence[str] | BaseMessage | Mapping[s
 
 
 def _message(role: Any, content: Any) -> BaseMessage:
-    # What tools said does not count, and as a message it would need the id of their call.
+    # Tools' messages do not count, and would need the id of their call.
     kept = "system" if role in ("tool", "function", "developer") else role
     try:
         return convert_to_messages([{"role": kept, "content": content or ""}])[0]
@@ -64,10 +63,9 @@ def _message(role: Any, content: Any) -> BaseMessage:
 
 
 def history_pairs(history: Iterable[Turn | Sequence[str] | BaseMessage | Mapping[str, Any]] | None) -> list[Turn]:
-    """Earlier turns as pairs of question and answer, from pairs or from messages.
+    """Earlier turns as pairs of question and answer, from pairs or from messages; InputError for other entries.
 
-    Of messages, those of the user and of the model count; several in a row are one text, a question without an answer and an
-    answer without a question have an empty other half. Entries that are neither pairs of strings nor messages: InputError.
+    Messages of the user and the model count; several in a row are one text. A missing question or answer is empty.
 
     Example:
         >>> history_pairs([HumanMessage("Who?"), AIMessage("Ada."), HumanMessage("When?")])
@@ -98,7 +96,7 @@ def history_pairs(history: Iterable[Turn | Sequence[str] | BaseMessage | Mapping
 
 
 def turn_text(turn: Turn) -> str:
-    """The text that is encoded of an earlier turn: its question and the start of its answer.
+    """The text of an earlier turn that is encoded: its question and the start of its answer.
 
     Example:
         >>> turn_text(("Who wrote it?", "Ada."))
@@ -109,7 +107,7 @@ def turn_text(turn: Turn) -> str:
 
 
 def conversational_state(query: Vectors, history: Vectors, history_weight: float, history_beta: float) -> Vectors:
-    """normalise(x + lambda sparsemax(beta_h x H^T) H); x where there is no history.
+    """normalise(x + lambda sparsemax(beta_h x H^T) H); x without a history.
 
     The query is x, (d,); the history is H, (t, d), one pattern an earlier turn; lambda is at least 0, beta_h 0 to infinity.
 
@@ -127,9 +125,8 @@ def conversational_state(query: Vectors, history: Vectors, history_weight: float
 def mixed_states(encoded: Vectors, questions: Vectors, states: Vectors, state_weight: float, gate: float) -> Vectors:
     """normalise((1 - <t, x>)^p t + g s): states s mixed with the query encoder's vectors t.
 
-    x are the vectors of the questions by themselves; all vectors are (n, d) of length one. Where a question is
-    self-contained, t is near x and adds nothing; the gate then leaves the question to s, which uses the history. With p = 0
-    the query encoder has the same weight for every question.
+    x are the vectors of the questions alone; all vectors are (n, d) of length one. For a self-contained question t is near x
+    and adds nothing. With p = 0 the query encoder has the same weight for every question.
 
     Example:
         >>> t, s = np.eye(2, dtype=np.float32)[:1], np.eye(2, dtype=np.float32)[1:]
@@ -146,11 +143,10 @@ def mixed_states(encoded: Vectors, questions: Vectors, states: Vectors, state_we
 class StateWeights:
     """The trained weights of a conversation state.
 
-    normalise(x W_x + lambda g r W_h), where r = sparsemax(beta_h x W_a H^T) H is what the earlier turns H give back to the
-    question x, and the gate g = 2 sigmoid(u [x, r, x * r, <x, r>, 1]), from 0 to 2, says how much of it the question needs.
-    Identity matrices and u = 0 are the untrained state. A question without a history is left as it is. `direct` (W_x),
-    `association` (W_a) and `history` (W_h) are (d, d), `gate` (u) is (3 d + 2,); other shapes or weights that are not finite
-    are a RetrievalError.
+    normalise(x W_x + lambda g r W_h), where r = sparsemax(beta_h x W_a H^T) H is what the earlier turns H return, and the gate
+    g = 2 sigmoid(u [x, r, x * r, <x, r>, 1]). Identity matrices and u = 0 are the untrained state. A question without a
+    history stays x. `direct` (W_x), `association` (W_a) and `history` (W_h) are (d, d), `gate` (u) is (3 d + 2,).
+    RetrievalError for other shapes and weights that are not finite.
     """
 
     direct: Vectors
@@ -167,19 +163,13 @@ class StateWeights:
         if not all(np.isfinite(weight).all() for weight in (self.direct, self.association, self.history, self.gate)):
             raise RetrievalError("A weight of the conversation state is NaN or infinite; train again or load another.")
 
-    @classmethod
-    def untrained(cls, dimension: int) -> StateWeights:
-        """The weights whose state is `conversational_state`."""
-        eye = np.eye(dimension, dtype=np.float32)
-        return cls(eye, eye, eye, np.zeros(3 * dimension + 2, dtype=np.float32))
-
     @property
     def dimension(self) -> int:
-        """Length d of the vectors that the weights are for."""
+        """Length d of the vectors."""
         return len(self.direct)
 
     def state(self, query: Vectors, history: Vectors, history_weight: float, history_beta: float) -> Vectors:
-        """The state of a question in its conversation, as `conversational_state`; (d,), of length one."""
+        """The state of a question in its conversation, (d,), of length one."""
         state = query
         if len(history) and history_weight:
             likeness = history @ (query @ self.association)
@@ -192,10 +182,10 @@ class StateWeights:
 
 
 class StateEncoder:
-    """Query states of questions with their histories; vectors of recent texts are kept, since a history recurs every turn.
+    """Query states of questions with their histories; vectors of recent texts are kept, since histories recur.
 
-    Without a model the state is `conversational_state`. A model's projections and gate take the place of the identity in it
-    (`StateWeights`), and its query encoder's vector of the question with its turns is mixed in (`mixed_states`).
+    Without a model the state is `conversational_state`. A model may have `StateWeights` instead, and a query encoder, whose
+    vector of the question with its turns is mixed in (`mixed_states`).
     """
 
     def __init__(self, encoder: Encoder, model: RetrieverModel | None = None) -> None:
@@ -209,8 +199,8 @@ class StateEncoder:
     ) -> Vectors:
         """The query state of each question, (n, d), with its earlier turns, oldest first; new texts are encoded in one batch.
 
-        Of a history the last 100 turns count; with a history weight of 0 none do. RetrievalError where the encoder gives
-        unusable vectors, or the model is for another encoder.
+        The last 100 turns count, or none with a history weight of 0. RetrievalError if the encoder gives unusable vectors, or
+        the model is for another encoder.
         """
         if self.model is not None and not self._checked:
             self.model.check_encoder(self.encoder)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -17,10 +16,9 @@ from safetensors.numpy import load_file, save_file
 
 from langgraph_convcoa.errors import InputError, RetrievalError
 from langgraph_convcoa.files import checksums, first_damaged, replacing_folder
-from langgraph_convcoa.retrieval.encoders.base import Encoder
+from langgraph_convcoa.retrieval.encoders.base import DelegatingEncoder, Encoder
 from langgraph_convcoa.retrieval.encoders.loading import DEFAULT_NAMES
 from langgraph_convcoa.retrieval.encoders.sentence_transformer import SentenceTransformerEncoder
-from langgraph_convcoa.retrieval.encoders.wrappers import DelegatingEncoder, TwoTowerEncoder
 from langgraph_convcoa.retrieval.query.conversation_state import StateWeights
 from langgraph_convcoa.retrieval.query.query_encoder import QueryEncoder
 
@@ -32,33 +30,33 @@ _BESIDE = "index:model"
 
 _FORMAT = "convcoa retriever model"
 _VERSION = 1
-_CONFIG, _CARD, _ENCODER = "config.json", "README.md", "encoder"
+_CONFIG, _CARD = "config.json", "README.md"
 _WEIGHTS, _QUERY_ENCODER = "model.safetensors", "question_tower.safetensors"
 _SETTINGS = ("beta", "passage_weight", "lexical_weight", "lexical_history", "history_weight", "history_beta")
 _STATE_NAMES = ("state.direct", "state.association", "state.history", "state.gate")
-# Parts of an encoder's name, those of earlier releases too.
+# Parts of an encoder's name, also of earlier releases.
 _DTYPES = ("int8", "float32", "bfloat16", "torchao-int8")
+_REMOVED = {"weights": "weights W_Q, W_K and W_V of the association", "encoder_folder": "weights of the passage encoder"}
 _LARGEST = 1e9
 _PLAIN = ("encoder", "settings", "state_weight", "gate", "first_turns")
 
 
 @dataclass(frozen=True, eq=False)
 class RetrieverModel:
-    """The trained part of a `HopfieldRetriever`: the query's side, so that an index built before stays as it is.
+    """The trained part of a `HopfieldRetriever`: the query's side, so that existing indexes stay as they are.
 
-    Settings that are unknown or out of range are a RetrievalError.
+    RetrievalError for settings that are unknown or out of range.
 
     Attributes:
         encoder: Identity of the encoder whose patterns are searched (`encoder_identity`).
-        settings: Of the retriever, as the model was trained or chosen with them; those that a user sets take precedence.
-        state: Projections and gate of the conversation state; the untrained state when None.
-        query_encoder: The query encoder; the state is made of the encoder's vectors alone when None.
-        state_weight: g of a state with a query encoder (`mixed_states`).
-        gate: p of it.
-        first_turns: Whether the query encoder reads questions without a history too.
-        encoder_folder: Folder of an encoder that was trained along; None where the encoder is one that is known by its name.
-        card: The model card, in Markdown: data, licences, numbers, the command that made it.
-        source: "default", the folder that the model was loaded from, or nothing.
+        settings: Of the retriever, chosen in training; settings of the user take precedence.
+        state: Projections and gate of the conversation state; untrained when None.
+        query_encoder: The query encoder; when None the state uses the encoder's vectors alone.
+        state_weight: g of `mixed_states`.
+        gate: p of `mixed_states`.
+        first_turns: The query encoder also reads questions without a history.
+        card: The model card, in Markdown.
+        source: "default", the folder that the model was loaded from, or empty.
 
     Example:
         >>> import tempfile
@@ -76,7 +74,6 @@ class RetrieverModel:
     state_weight: float = 0.0
     gate: float = 0.0
     first_turns: bool = False
-    encoder_folder: Path | None = None
     card: str = ""
     source: str = ""
 
@@ -90,19 +87,19 @@ class RetrieverModel:
                 raise RetrievalError(f"The model's {name} must be a number of at least 0, not {value!r}.")
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> str | tuple[Any, ...]:
-        # The model that comes with the package is named in a pickle, not copied.
+        # A pickle names the default model instead of copying it.
         return (default_model, ()) if self is default_model() else super().__reduce_ex__(protocol)
 
     @property
     def dimension(self) -> int | None:
-        """Length d of the vectors that the weights are for; None where there are no weights."""
+        """Length d of the weights' vectors; None without weights."""
         return None if self.state is None else self.state.dimension
 
     @classmethod
     def load(cls, path: str | Path) -> RetrieverModel:
-        """Open a model that `save` or `convcoa train` wrote; RetrievalError where there is none or it is damaged.
+        """Open a model that `save` or `convcoa train` wrote; RetrievalError if there is none or it is damaged.
 
-        Each file is compared with its SHA-256 in `config.json`; one that was saved before there were any is read unchecked.
+        Files are compared with their SHA-256 in `config.json`; models of early releases have none.
         """
         folder = Path(path)
         config = _read_config(folder)
@@ -117,15 +114,12 @@ class RetrieverModel:
             parts = load_file(folder / _WEIGHTS) if config["state"] else {}
         except (OSError, SafetensorError, ValueError) as error:
             raise RetrievalError(f"The weights {folder / _WEIGHTS} are missing, damaged or cut short ({error}).") from error
-        own, tower = folder / _ENCODER if config["encoder_folder"] else None, folder / _QUERY_ENCODER
         try:
             card = (folder / _CARD).read_text(encoding="utf-8") if (folder / _CARD).exists() else ""
+            weights = [np.asarray(parts[name], dtype=np.float32) for name in _STATE_NAMES] if config["state"] else []
             return cls(
-                state=StateWeights(*(np.asarray(parts[name], dtype=np.float32) for name in _STATE_NAMES))
-                if config["state"]
-                else None,
-                query_encoder=QueryEncoder.load(tower, base=str(own) if own else None) if config["tower"] else None,
-                encoder_folder=own,
+                state=StateWeights(*weights) if weights else None,
+                query_encoder=QueryEncoder.load(folder / _QUERY_ENCODER) if config["tower"] else None,
                 card=card,
                 source=str(folder),
                 **{name: config[name] for name in _PLAIN},
@@ -135,9 +129,9 @@ class RetrieverModel:
             raise RetrievalError(message) from error
 
     def save(self, path: str | Path) -> None:
-        """Write the model to a folder, in place of a model that is there, all at once or not at all.
+        """Write the model to a folder, in place of a model there, completely or not at all.
 
-        RetrievalError where the folder holds something else or cannot be written to; what was there is as it was then.
+        RetrievalError if the folder holds something else or cannot be written to.
         """
         folder = Path(path)
         check_model_folder(folder)
@@ -148,7 +142,6 @@ class RetrieverModel:
             "settings": dict(self.settings),
             "state": self.state is not None,
             "tower": self.query_encoder is not None,
-            "encoder_folder": self.encoder_folder is not None,
         }
         try:
             with replacing_folder(folder) as partial:
@@ -158,18 +151,16 @@ class RetrieverModel:
                     save_file(dict(zip(_STATE_NAMES, arrays, strict=True)), partial / _WEIGHTS)
                 if self.query_encoder is not None:
                     self.query_encoder.save(partial / _QUERY_ENCODER)
-                if self.encoder_folder is not None:
-                    shutil.copytree(self.encoder_folder, partial / _ENCODER)
                 if self.card:
                     (partial / _CARD).write_text(self.card, encoding="utf-8")
-                # The card is for people, who may edit it.
+                # People may edit the card.
                 config["files"] = {name: digest for name, digest in checksums(partial).items() if name != _CARD}
                 (partial / _CONFIG).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
         except (OSError, SafetensorError) as error:
             raise RetrievalError(f"The model cannot be written to {folder}: {error}.") from error
 
     def check_encoder(self, encoder: Encoder) -> None:
-        """Raise RetrievalError where the model was not trained for an encoder's vectors; loads the encoder."""
+        """Raise RetrievalError if the model was not trained for this encoder, which is loaded."""
         found = encoder_identity(encoder.name)
         if found != self.encoder:
             fault = f"{f'The model {self.source}'.rstrip()} was trained for the encoder {self.encoder!r}, not {found!r}"
@@ -182,7 +173,7 @@ class RetrieverModel:
 
 @cache
 def default_model() -> RetrieverModel | None:
-    """The model that comes with the package, for the encoder by default; None in a package that was built without it."""
+    """The model in the package, for the default encoder; None if the package was built without it."""
     from importlib.resources import files
 
     folder = Path(str(files("langgraph_convcoa"))) / "retrieval" / "query" / "default_model"
@@ -190,10 +181,10 @@ def default_model() -> RetrieverModel | None:
 
 
 def model_for(model: RetrieverModel | str | None, encoder: Encoder) -> RetrieverModel | None:
-    """The model of a name ("default", "untrained") or itself, for an encoder, which is not loaded here.
+    """The model of a name ("default", "untrained") for an encoder, which is not loaded here.
 
-    None is the default model with the default encoder, and none with others. InputError for another name, and for "default"
-    with another encoder.
+    None means the default model with the default encoder, and no model with others. InputError for another name, and for
+    "default" with another encoder.
     """
     if isinstance(model, RetrieverModel):
         return model
@@ -207,7 +198,7 @@ def model_for(model: RetrieverModel | str | None, encoder: Encoder) -> Retriever
 
 
 def encoder_identity(name: str) -> str:
-    """An encoder's name without its dtype and its length: a model fits all of them.
+    """An encoder's name without dtype and length, which a model does not depend on.
 
     Example:
         >>> encoder_identity("sentence-transformers/all-MiniLM-L6-v2|int8|256")
@@ -217,14 +208,14 @@ def encoder_identity(name: str) -> str:
 
 
 def is_default_encoder(encoder: Encoder) -> bool:
-    """Whether an encoder is all-MiniLM-L6-v2 of either dtype; nothing is loaded."""
-    if isinstance(encoder, DelegatingEncoder) and not isinstance(encoder, TwoTowerEncoder):
+    """True for all-MiniLM-L6-v2 of either dtype; nothing is loaded."""
+    if isinstance(encoder, DelegatingEncoder):
         encoder = encoder.encoder
     return isinstance(encoder, SentenceTransformerEncoder) and encoder.model_name in DEFAULT_NAMES
 
 
 def opened_model(model: RetrieverModel | str | Path | None, index: Path | None = None) -> RetrieverModel | str | None:
-    """A model in a folder, or beside an index, loaded; names of models as they are, since they depend on the encoder."""
+    """Load a model from a folder or beside an index; a model's name stays a name, since it depends on the encoder."""
     if model is None or isinstance(model, RetrieverModel) or model in (DEFAULT_MODEL, UNTRAINED):
         return model
     if not isinstance(model, str | Path):
@@ -232,26 +223,19 @@ def opened_model(model: RetrieverModel | str | Path | None, index: Path | None =
     return RetrieverModel.load(index / MODEL_FOLDER if model == _BESIDE and index is not None else model)
 
 
-def own_encoder(model: RetrieverModel | str | None) -> Encoder | None:
-    """The encoder that a model was trained along with; None where it is one that is known by its name."""
-    if isinstance(model, RetrieverModel) and model.encoder_folder is not None:
-        return SentenceTransformerEncoder(str(model.encoder_folder))
-    return None
-
-
 def stated_model(model: RetrieverModel | str | Path | None, index: str | Path) -> str | None:
-    """How the settings of an index name its model: by name, by folder, as saved with the index, or not at all."""
+    """A model in the settings of an index: its name, its folder, "saved with the index", or None."""
     if not isinstance(model, RetrieverModel):
         return None if model is None else str(model)
     if model.source == DEFAULT_MODEL:
-        # The choice of whoever opens the index, as it was the choice of who made it.
+        # Whoever opens the index chooses.
         return None
     beside = Path(index).resolve() / MODEL_FOLDER
     return str(Path(model.source).resolve()) if model.source and Path(model.source).resolve() != beside else _BESIDE
 
 
 def check_model_folder(folder: str | Path) -> None:
-    """Raise RetrievalError where a folder can hold no model, since it is a file or holds other things."""
+    """Raise RetrievalError for a file, or a folder that holds other things than a model."""
     place = Path(folder)
     if place.name in ("", ".."):
         raise RetrievalError(f"The model cannot take the place of the folder {place}: name a folder inside it.")
@@ -276,22 +260,20 @@ def _read_config(folder: Path) -> dict[str, Any]:
     if config.get("version") != _VERSION:
         found = f"is of version {config.get('version')}, this library reads {_VERSION}"
         raise RetrievalError(f"The model {folder} {found}; train it again, or update the library.")
-    if config.get("weights"):
-        gone = "has trained weights W_Q, W_K and W_V of the association, which gave nothing and were removed"
-        raise RetrievalError(f"The model {folder} {gone}; train it again.")
-    # Models from before there was a gate have none.
-    config.setdefault("gate", 0.0)
-    # Nor checksums: they are read unchecked, and have them when they are saved again.
-    config.setdefault("files", {})
+    for name, part in _REMOVED.items():
+        if config.get(name):
+            raise RetrievalError(f"The model {folder} was trained with {part}, which were removed; train it again.")
+    # Early releases had no gate and no checksums.
+    config = {"gate": 0.0, "files": {}, **config}
     kinds: dict[str, type | tuple[type, ...]] = {
         "encoder": str, "settings": dict, "state": bool, "tower": bool,
-        "state_weight": (int, float), "gate": (int, float), "first_turns": bool, "encoder_folder": bool, "files": dict,
+        "state_weight": (int, float), "gate": (int, float), "first_turns": bool, "files": dict,
     }  # fmt: skip
     for name, kind in kinds.items():
         if not isinstance(config.get(name), kind):
             raise RetrievalError(f"{path} has no usable {name!r}; copy or train the model again.")
     for name, value in (*config["settings"].items(), ("state_weight", config["state_weight"]), ("gate", config["gate"])):
-        # beta may be infinite; the others, and whole numbers beyond what a float holds, cannot be used.
+        # Only beta may be infinite; integers may exceed what a float holds.
         if isinstance(value, int | float) and not (abs(value) <= _LARGEST or (name == "beta" and value == math.inf)):
             raise RetrievalError(f"{path} has no usable {name!r}; copy or train the model again.")
     return config

@@ -1,4 +1,4 @@
-"""The query encoder: the vector of what a question means in its conversation, from the question and the turns before it."""
+"""The query encoder: the vector of a question in its conversation, from the question and the turns before it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import json
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -38,9 +37,9 @@ _LARGEST = 127
 
 @dataclass(frozen=True, eq=False)
 class Differences:
-    """Trained weights less those of the encoder, whose weights have the hash `base_hash`, of the tensors that differ at all.
+    """Trained weights minus those of the encoder (with the hash `base_hash`), for the tensors that differ.
 
-    By the name in the encoder's transformer: matrices as int8 with one scale a row under `{name}.scale`, the largest absolute
+    By name in the encoder's transformer: matrices as int8 with one scale a row under `{name}.scale`, the largest absolute
     entry over 127; vectors as float32.
     """
 
@@ -49,7 +48,7 @@ class Differences:
 
     @classmethod
     def between(cls, base: Mapping[str, Array], trained: Mapping[str, Array]) -> Differences:
-        """The differences of trained weights from those of an encoder, of the same architecture (else RetrievalError).
+        """The differences of trained weights from those of an encoder; RetrievalError for another architecture.
 
         Example:
             >>> found = Differences.between({"w": np.zeros((1, 2))}, {"w": np.array([[0.5, 1.27]])})
@@ -78,12 +77,12 @@ class Differences:
         return change * self.tensors[name + _SCALES] if name + _SCALES in self.tensors else change
 
     def added_to(self, weights: Mapping[str, Array], base: str) -> dict[str, Array]:
-        """An encoder's weights with the differences; RetrievalError where these are not the ones they are from."""
+        """An encoder's weights plus the differences; RetrievalError for another encoder's weights."""
         self._check(weights, base)
         return {name: weight + self.added(name) if name in self.tensors else weight for name, weight in weights.items()}
 
     def add_to(self, weights: Mapping[str, Tensor], base: str) -> None:
-        """`added_to` in place, to the weights of a network."""
+        """`added_to` in place, for the weights of a network."""
         import torch
 
         self._check(arrays(weights), base)
@@ -104,7 +103,7 @@ def arrays(weights: Mapping[str, Tensor]) -> dict[str, Array]:
 
 
 def fingerprint(weights: Mapping[str, npt.NDArray[Any]]) -> str:
-    """A hash of weights, by which differences are added only to the weights that they were taken from."""
+    """A hash of weights: differences fit only the weights that they were taken from."""
     digest = hashlib.sha256()
     for name, weight in sorted(weights.items()):
         digest.update(f"{name}{weight.shape}".encode())
@@ -115,22 +114,13 @@ def fingerprint(weights: Mapping[str, npt.NDArray[Any]]) -> str:
 class QueryEncoder:
     """A trained copy of the encoder that reads `question [SEP] turns, newest first` in 128 tokens.
 
-    It gives the vector that the encoder would give to the question in full, so that an index of passages stays as it is.
+    It gives the vector that the encoder would give to the self-contained question, so indexes of passages stay as they are.
     The trained weights are kept as 8-bit differences from the encoder (`base`, a name or folder), which is loaded on first
-    use. Several threads may use one query encoder.
+    use. Threads may share a query encoder.
     """
 
-    def __init__(
-        self,
-        base: str,
-        differences: Differences,
-        reading: Reading | None = None,
-        *,
-        device: str | None = None,
-        batch_size: int = _BATCH,
-    ) -> None:
+    def __init__(self, base: str, differences: Differences, reading: Reading | None = None) -> None:
         self.base, self.differences, self.reading = base, differences, reading or Reading()
-        self.device, self.batch_size = device, batch_size
         self._module: QueryEncoderModule | None = None
         self._onnx: tuple[OnnxBert, QueryText] | None = None
         self._looked = False
@@ -140,8 +130,7 @@ class QueryEncoder:
         return f"QueryEncoder({self.base!r}, {self.reading!r})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        made = partial(type(self), self.base, self.differences, self.reading, device=self.device, batch_size=self.batch_size)
-        return made, ()
+        return type(self), (self.base, self.differences, self.reading)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         # Threads share it, and so may copies.
@@ -155,11 +144,8 @@ class QueryEncoder:
         return cls(base, differences, module.text.reading)
 
     @classmethod
-    def load(cls, path: str | Path, *, base: str | None = None, device: str | None = None) -> QueryEncoder:
-        """Read what `save` wrote; the encoder is loaded on first use, by its name or another's.
-
-        The model that the file is a part of has its SHA-256 (`RetrieverModel.load`).
-        """
+    def load(cls, path: str | Path) -> QueryEncoder:
+        """Read what `save` wrote; `RetrieverModel.load` compares the checksum."""
         try:
             with safe_open(path, framework="numpy") as stored:
                 head = stored.metadata() or {}
@@ -172,12 +158,12 @@ class QueryEncoder:
             raise RetrievalError(f"The query encoder {path} is {found}; this library reads version {_VERSION}.")
         try:
             reading = Reading(**json.loads(head["reading"]))
-            return cls(base or head["base"], Differences(tensors, head["base_hash"]), reading, device=device)
+            return cls(head["base"], Differences(tensors, head["base_hash"]), reading)
         except (KeyError, TypeError, ValueError, RecursionError) as error:
             raise RetrievalError(f"The head of the query encoder {path} cannot be read ({error}); copy it again.") from error
 
     def save(self, path: str | Path) -> None:
-        """Write the differences to a file, in place of one that is there, all at once or not at all."""
+        """Write the differences to a file, completely or not at all."""
         head = {"format": _FORMAT, "version": str(_VERSION), "base": self.base, "base_hash": self.differences.base_hash}
         head["reading"] = json.dumps(asdict(self.reading))
         tensors = {name: np.ascontiguousarray(tensor) for name, tensor in self.differences.tensors.items()}
@@ -203,7 +189,7 @@ class QueryEncoder:
         """The network and its tokenizer; None if torch computes it."""
         with self._lock:
             if not self._looked and self._module is None:
-                bert = bert_of(self.base, self.device)
+                bert = bert_of(self.base, None)
                 if bert is not None:
                     trained = replace(bert, weights={**bert.weights, **self.differences.added_to(bert.learned(), self.base)})
                     network = onnx_bert(self.base, trained, int8=False, threads=cores())
@@ -219,8 +205,8 @@ class QueryEncoder:
             ids = module.text.ids(questions, histories)
             rows: list[Vectors] = [np.zeros(0, dtype=np.float32)] * len(ids)
             order = sorted(range(len(ids)), key=lambda i: len(ids[i]))
-            for start in range(0, len(order), self.batch_size):
-                batch = order[start : start + self.batch_size]
+            for start in range(0, len(order), _BATCH):
+                batch = order[start : start + _BATCH]
                 for place, row in zip(batch, module([ids[i] for i in batch]).cpu().numpy(), strict=True):
                     rows[place] = row
         found = np.stack(rows).astype(np.float32) if rows else np.zeros((0, 0), dtype=np.float32)
@@ -234,7 +220,7 @@ class QueryEncoder:
 
         with self._lock:
             if self._module is None:
-                module = QueryEncoderModule.of(self.base, self.reading, device=self.device).eval()
+                module = QueryEncoderModule.of(self.base, self.reading).eval()
                 self.differences.add_to(module.learned(), self.base)
                 for parameter in module.parameters():
                     parameter.requires_grad_(False)

@@ -22,8 +22,7 @@ _KEPT = ("embeddings.", "pooler.")
 class QueryEncoderModule(nn.Module):
     """A transformer with its pooling, from token ids to vectors of length one.
 
-    The word embeddings stay those of the encoder; the layers are trained. The encoder's model becomes the query encoder: take
-    one that is used for nothing else.
+    The layers are trained, the word embeddings stay. The model given becomes the query encoder: use it for nothing else.
     """
 
     def __init__(self, model: SentenceTransformer, reading: Reading) -> None:
@@ -33,13 +32,13 @@ class QueryEncoderModule(nn.Module):
         for name, parameter in self.transformer.named_parameters():
             parameter.requires_grad_(not name.startswith(_KEPT))
         for module in self.transformer.modules():
-            # Few steps of training, and the vectors of the frozen encoder have none either.
+            # Training is short, and the frozen encoder's vectors have no dropout either.
             if isinstance(module, nn.Dropout):
                 module.p = 0.0
 
     @classmethod
     def of(cls, base: str, reading: Reading, *, device: str | None = None) -> QueryEncoderModule:
-        """A query encoder that is still the encoder of this name or folder."""
+        """An untrained query encoder: the encoder of this name or folder."""
         return cls(SentenceTransformerEncoder(base, device, dtype="float32").model, reading)
 
     @property
@@ -51,7 +50,7 @@ class QueryEncoderModule(nn.Module):
         return transformer
 
     def learned(self) -> dict[str, Tensor]:
-        """The parameters that a query encoder may differ in from its encoder, by name: all but the embeddings."""
+        """The parameters that are trained, by name: all but the embeddings."""
         return {name: p.data for name, p in self.transformer.named_parameters() if not name.startswith(_KEPT)}
 
     def forward(self, ids: Sequence[Sequence[int]]) -> Tensor:

@@ -1,4 +1,4 @@
-"""What a query encoder reads: a question with the turns before it, as token ids."""
+"""A question with the turns before it as token ids, for the query encoder."""
 
 from __future__ import annotations
 
@@ -16,10 +16,7 @@ _FEWEST = 16
 
 @dataclass(frozen=True)
 class Reading:
-    """How many tokens are read: of everything, special ones included, and of an earlier turn's question and answer.
-
-    The question comes first, so that older turns give way to it.
-    """
+    """The most tokens: of everything, special ones included, and of an earlier turn's question and answer."""
 
     tokens: int = 128
     turn_question: int = 64
@@ -52,9 +49,9 @@ class QueryText:
         """The token ids of n questions with their histories, each oldest turn first."""
         texts = dict.fromkeys(questions)
         for history in histories:
-            # A turn has two special tokens' worth of room at least, so that older ones than these are never reached.
+            # A turn takes at least two tokens, so older turns than these are never reached.
             texts |= dict.fromkeys(text for turn in history[-self.reading.tokens // 2 :] for text in turn if text)
-        # Of the start of a text only, since a long answer's tokens are not all needed; few are longer than 16 characters.
+        # The start of a text is enough: few tokens are longer than 16 characters.
         starts = [text[: 16 * self.reading.tokens] for text in texts]
         encodings = self.tokenizer.encode_batch_fast(starts, add_special_tokens=False)
         pieces = {text: encoding.ids for text, encoding in zip(texts, encodings, strict=True)}

@@ -15,8 +15,7 @@ from langgraph_convcoa.retrieval.scoring.int8 import IntegerQueries, dot
 from langgraph_convcoa.retrieval.scoring.patterns import Patterns
 from langgraph_convcoa.retrieval.threads import Each, cores
 
-# A block's products stay in one core's cache: fewer rows a block the more queries there are. Products of int8 take so little
-# time that starting each step shows, so their blocks are larger.
+# A block's products fit one core's cache. int8 products are fast, so their blocks are larger.
 _BLOCK_PRODUCTS = {"float32": 131_072, "int8": 262_144}
 _MOST_ROWS = {"float32": 16_384, "int8": 131_072}
 _FEWEST_ROWS = 4_096
@@ -69,7 +68,7 @@ class _FirstPass:
         rows = min(max(_BLOCK_PRODUCTS[kind] // len(self.bounds), _FEWEST_ROWS), _MOST_ROWS[kind])
         number = max(1, -(-total // rows))
         if total >= _SHARED_ROWS * threads:
-            # As many a thread, and about as large, so that none waits long for another's last.
+            # The same number of blocks for each thread.
             number = -(-number // threads) * threads
         cuts = np.unique(np.searchsorted(offsets[:-1], np.linspace(0, total, number, endpoint=False))).tolist()
         return [(a, b) for a, b in zip(cuts, [*cuts[1:], self.patterns.n], strict=True) if b > a]
@@ -111,13 +110,13 @@ class _FirstPass:
 
 
 class _Scratch(threading.local):
-    """Memory for a block's numbers, one piece a name and thread: fresh memory for every block takes longer than its sums."""
+    """Reused memory for a block's numbers, by name and thread; allocating it takes longer than the sums."""
 
     def __init__(self) -> None:
         self._pieces: dict[str, npt.NDArray[Any]] = {}
 
     def take(self, name: str, shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-        """An array with any content; the one taken before under this name is given up."""
+        """An array with any content, in place of the last one of this name."""
         size = math.prod(shape)
         piece = self._pieces.get(name)
         if piece is None or piece.size < size:
@@ -126,7 +125,7 @@ class _Scratch(threading.local):
 
 
 def window_maxima(products: Vectors, edges: Numbers) -> Vectors:
-    """The maxima (n, q) over the windows of each set, that is over all its rows but the first, of products (m, q) of n sets.
+    """The maxima (n, q) over the windows of n sets (all rows but the first), from products (m, q).
 
     Set i is rows edges[i] to edges[i + 1], at least two. A maximum is NaN where a window is.
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from langgraph_convcoa.retrieval.encoders.base import Vectors
 
 _LARGEST = 127
-# Rounding leaves at most half a step, which 254 finer steps of the next digit span from -127 to 127.
+# Rounding leaves at most half a step, which is 127 steps of the next digit.
 _FINER = 2 * _LARGEST
 # The third digit is 254 squared finer than the first, which is past the precision of float32.
 _DIGITS = 3

@@ -13,7 +13,7 @@ from langgraph_convcoa.errors import InputError, RetrievalError
 from langgraph_convcoa.retrieval.encoders.base import Vectors
 
 PatternType: TypeAlias = Literal["float32", "int8"]
-"""How patterns are stored. int8 is rounded once; what is stored is then searched exactly."""
+"""The type of stored patterns. int8 rounds once; the stored patterns are searched exactly."""
 
 PATTERN_TYPES: tuple[PatternType, ...] = get_args(PatternType)
 
@@ -23,7 +23,7 @@ _ROWS = 4_096
 
 @dataclass(frozen=True, eq=False)
 class Patterns:
-    """N patterns of length d in n sets, one a passage; never written to. RetrievalError where the parts do not fit together.
+    """N patterns of length d in n sets, one for each passage; read-only. RetrievalError if the parts do not fit together.
 
     Example:
         >>> values, scales = encode_patterns(np.eye(2, dtype=np.float32), "int8")
@@ -46,18 +46,15 @@ class Patterns:
             raise RetrievalError(
                 f"Patterns must be a contiguous matrix of {self.dtype}, not {values.dtype} of shape {values.shape}."
             )
-        if offsets.dtype != np.int64:
-            raise RetrievalError(f"The offsets of patterns must be int64, not {offsets.dtype}.")
-        sizes = np.diff(offsets)
-        if offsets.ndim != 1 or len(offsets) < 1 or offsets[0] != 0 or offsets[-1] != len(values):
-            raise RetrievalError("The patterns do not fit together: offsets must go from 0 to the number of patterns.")
-        if len(sizes) and sizes.min() < 2:
-            raise RetrievalError("The patterns do not fit together: a set is one whole-passage pattern and its windows.")
-        if (scales is None) == (self.dtype == "int8") or (scales is not None and scales.shape != (len(values),)):
-            raise RetrievalError("The patterns do not fit together: int8 patterns, and no others, have one scale each.")
+        # A set is a whole-passage pattern and at least one window; int8 patterns have a scale each.
+        sets = offsets.dtype == np.int64 and offsets.ndim == 1 and len(offsets) > 0 and offsets[0] == 0
+        sets = sets and offsets[-1] == len(values) and np.diff(offsets).min(initial=2) >= 2
+        scaled = scales is None if self.dtype == "float32" else scales is not None and scales.shape == (len(values),)
+        if not (sets and scaled):
+            raise RetrievalError(f"The patterns do not fit together: {len(values)} rows, {len(offsets)} offsets.")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Without what was computed of it, the tensor over the same memory among that.
+        # Without what was computed from it.
         return type(self), (self.values, self.offsets, self.scales, self.dtype)
 
     @property
@@ -103,10 +100,10 @@ class Patterns:
 
 
 def encode_patterns(vectors: Vectors, dtype: PatternType) -> tuple[npt.NDArray[Any], npt.NDArray[np.float32] | None]:
-    """Vectors (N, d) as they are stored, and the scales (N,) of int8 rows, None for float32.
+    """Vectors (N, d) as stored values, and the scales (N,) of int8 rows; None for float32.
 
-    A scale is the largest absolute entry of its row over 127, so that an entry is off by at most half a scale. InputError for
-    another type, RetrievalError where the vectors are not a matrix of finite numbers.
+    A scale is the largest absolute entry of its row over 127. InputError for another type, RetrievalError if the vectors are
+    not a matrix of finite numbers.
 
     Example:
         >>> values, scales = encode_patterns(np.array([[0.5, -1.0]], dtype=np.float32), "int8")
@@ -129,6 +126,6 @@ def encode_patterns(vectors: Vectors, dtype: PatternType) -> tuple[npt.NDArray[A
 
 
 def decode_patterns(values: npt.NDArray[Any], scales: npt.NDArray[np.float32] | None) -> Vectors:
-    """Stored values as float32 patterns: what `encode_patterns` rounded."""
+    """Stored values as float32 patterns."""
     decoded: Vectors = values if scales is None else values.astype(np.float32) * scales[:, None]
     return decoded

@@ -43,10 +43,10 @@ Rows = npt.NDArray[np.int64]
 class Ranking:
     """The best passages for one query."""
 
-    indices: npt.NDArray[np.int64]  # Passage numbers, best first; equal scores in the order of the numbers.
+    indices: npt.NDArray[np.int64]  # Passage numbers, best first; equal scores by number.
     scores: npt.NDArray[np.float64]  # w <x, y_0> + sim(z, x) + extra of each.
-    certified: bool  # Whether these are certainly the best of all that was allowed, as the patterns are stored.
-    scored: int  # How many passages were scored in full to know that.
+    certified: bool  # True if these are proved to be the best of all allowed ones, for the stored patterns.
+    scored: int  # Passages scored in full.
 
 
 def search(
@@ -62,12 +62,11 @@ def search(
     """The k best passages for each query state (q, d), the same as by scoring every passage in full.
 
     score(x, Y) = w <x, y_0> + sim(z, x) + extra, with z = sparsemax(beta x Y^T) Y. The association weights of a set add up to
-    one, so that w <x, y_0> + max_j <x, y_j> + extra bounds its score: sets are scored in the order of their bounds until the
-    k-th score is above every bound left. int8 patterns are first multiplied with the query rounded to int8, their bounds
-    widened by what that can change, and the sets then scored without it.
+    one, so w <x, y_0> + max_j <x, y_j> + extra bounds its score: sets are scored in the order of their bounds until the k-th
+    score is above every bound left. int8 patterns are first multiplied with the query rounded to int8, with wider bounds.
 
-    Only passages that `allowed` (n,) names are returned; `extra` (q, n), such as BM25, is added to the scores. A score
-    depends on the passage and the query alone, to the last bit, whatever other passages there are.
+    Only passages of `allowed` (n,) are returned; `extra` (q, n), such as BM25, is added to the scores. A score depends on the
+    passage and the query alone, to the last bit.
 
     Raises:
         InputError: k, beta or the weight is out of range.
@@ -106,7 +105,7 @@ def search(
 
 
 def check_settings(k: int, beta: float, passage_weight: float) -> None:
-    """Raise InputError for what cannot be searched with."""
+    """Raise InputError for a setting that is out of range."""
     if isinstance(k, bool) or not isinstance(k, int) or k < 1:
         raise InputError(f"k must be a whole number of at least 1, not {k!r}.")
     if math.isnan(beta) or beta < 0:
@@ -115,12 +114,7 @@ def check_settings(k: int, beta: float, passage_weight: float) -> None:
         raise InputError(f"passage_weight must be a number of at least 0, not {passage_weight}.")
 
 
-def _check_arrays(
-    patterns: Patterns,
-    states: Vectors,
-    allowed: npt.NDArray[np.bool_] | None,
-    extra: Vectors | None,
-) -> None:
+def _check_arrays(patterns: Patterns, states: Vectors, allowed: npt.NDArray[np.bool_] | None, extra: Vectors | None) -> None:
     if states.ndim != 2 or states.shape[1] != patterns.d:
         raise RetrievalError(
             f"The query vectors have shape {states.shape} but the memory holds vectors of length {patterns.d}; "
@@ -140,7 +134,7 @@ def _check_arrays(
 def associate(
     patterns: Patterns, index: int, state: Vectors, beta: float
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """The association weights of a passage's windows for a query state (d), adding up to one, and their products with it."""
+    """The association weights of a passage's windows for a query state (d), which add up to one, and their products."""
     rows = np.arange(int(patterns.offsets[index]) + 1, int(patterns.offsets[index + 1]))
     products = _row_products(patterns, state, rows)
     return sparsemax(products, beta=beta), products
@@ -168,10 +162,10 @@ def _rank(
     patterns: Patterns, states: Vectors, terms: Terms, bounded: Vectors, which: Rows, k: int, pool: int
 ) -> dict[int, Ranking]:
     """Score sets in the order of their bounds until no bound left reaches the k-th score."""
-    # Few more than k can be needed; rounded queries leave the bounds wider.
+    # Few more than k are needed; rounded queries have wider bounds.
     wanted = min(pool, 2 * k + 32 if patterns.dtype == "int8" else k + k // 2 + 32)
     found: dict[int, Ranking] = {}
-    # The greatest score that a state may have with patterns of length 1.
+    # The greatest score of a state with patterns of length 1.
     reach = (terms.passage_weight + 1) * np.linalg.norm(states.astype(np.float64), axis=1)
     rounding = _ROUNDING * np.maximum(1.0, reach)
     while len(which):
@@ -182,7 +176,7 @@ def _rank(
         scores = np.full(chosen.shape, -math.inf)
         best = _exact_scores(patterns, states, terms, wide[:, :k].ravel(), chosen[:, :k].ravel())
         scores[:, :k] = best.reshape(-1, k)
-        # The k-th score can only rise: of the rest, those matter whose bound is above it.
+        # The k-th score can only rise: others matter only if their bound is above it.
         least = scores[:, :k].min(axis=1)
         least -= rounding[which] * np.maximum(1.0, np.abs(least))
         more = bounds >= least[:, None]
@@ -206,15 +200,15 @@ def _rank(
 
 
 def _best(bounds: Vectors, wanted: int) -> tuple[Rows, npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """The sets with the best of the bounds (q, n) and those bounds, (q, wanted), best first, and the best left out, (q,)."""
+    """The sets with the best bounds of (q, n) and these bounds, (q, wanted), best first; and the best bound left, (q,)."""
     q, n = bounds.shape
     groups = n // _GROUP
     more = min(wanted + 1, n)
     if groups < 4 * more:
         sets = _largest(bounds, more)
     else:
-        # The best m sets lie in the m groups whose best sets are best: set g, g + groups, ... make group g, and the last few
-        # sets stand alone.
+        # The best m sets are in the m groups with the best maxima. Group g is the sets g, g + groups, ...; the last few sets
+        # stand alone.
         split = groups * _GROUP
         tops = bounds[:, :split].reshape(q, _GROUP, groups).max(axis=1)
         members = _largest(tops, more)[:, None] + groups * np.arange(_GROUP)[:, None]
@@ -247,7 +241,7 @@ def _exact_scores(patterns: Patterns, states: Vectors, terms: Terms, which: Rows
         scores[part] = _score(patterns, states, terms, which[part], sets[part], sizes[part])
     if terms.extra is not None:
         scores += terms.extra[which, sets]
-    # A bound that is NaN comes before all others, so that such a set is always among those scored.
+    # NaN bounds come first, so a damaged set is always scored.
     broken = sets[~np.isfinite(scores)]
     if len(broken):
         raise RetrievalError(
@@ -271,7 +265,7 @@ def _score(patterns: Patterns, states: Vectors, terms: Terms, which: Rows, sets:
     products[mask] = found
     whole, windows = products[:, 0], products[:, 1:]
     weights = sparsemax(windows, beta=terms.beta, mask=mask[:, 1:])
-    # One after another, so that the places of longer sets change nothing.
+    # cumsum adds one after another, so padding changes nothing.
     scores: npt.NDArray[np.float64] = terms.passage_weight * whole + (weights * windows).cumsum(axis=-1)[:, -1]
     return scores
 
@@ -280,5 +274,5 @@ def _row_products(patterns: Patterns, state: Vectors, rows: Rows) -> npt.NDArray
     """Exact products of the stored patterns of some rows with a query state, (len(rows),)."""
     if patterns.scales is not None:
         return IntegerQueries.exact(state[None]).exact_products(patterns.values[rows], patterns.scales[rows])[:, 0]
-    # Row by row: those of a matrix product depend, in their last bits, on where a row stands.
+    # Row by row: in a matrix product the last bits depend on the place of a row.
     return np.asarray(np.einsum("nd,d->n", patterns.take(rows).astype(np.float64), state.astype(np.float64)))

@@ -1,6 +1,7 @@
 import multiprocessing
 import sqlite3
 import threading
+from contextlib import closing
 
 import numpy as np
 import pytest
@@ -15,9 +16,9 @@ TEXTS = ["apples grow", "pears fall", "apples grow", "plums rot"]
 
 
 def test_a_text_is_encoded_once(tmp_path, encoder):
-    first = PatternCache(tmp_path / "deep" / "c.sqlite").encode(encoder, TEXTS)
+    first = encode_texts(encoder, TEXTS, PatternCache(tmp_path / "deep" / "c.sqlite"))
     assert sorted(encoder.passages) == sorted(set(TEXTS))
-    again = PatternCache(tmp_path / "deep" / "c.sqlite").encode(encoder, [*reversed(TEXTS), "figs"])
+    again = encode_texts(encoder, [*reversed(TEXTS), "figs"], PatternCache(tmp_path / "deep" / "c.sqlite"))
     assert len(encoder.passages) == 4
     np.testing.assert_array_equal(again[:4], first[::-1])
     np.testing.assert_array_equal(first, encode_texts(encoder, TEXTS, None))
@@ -26,8 +27,8 @@ def test_a_text_is_encoded_once(tmp_path, encoder):
 def test_encoders_do_not_share_vectors(tmp_path):
     cache = PatternCache(tmp_path / "c.sqlite")
     small, large = BagOfWords("a"), BagOfWords("b", dimension=512)
-    cache.encode(small, TEXTS)
-    assert cache.encode(large, TEXTS).shape == (4, 512)
+    encode_texts(small, TEXTS, cache)
+    assert encode_texts(large, TEXTS, cache).shape == (4, 512)
     assert len(cache) == 6
 
 
@@ -41,17 +42,17 @@ def test_a_run_that_is_killed_goes_on_where_it_stopped(tmp_path, encoder, monkey
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        cache.encode(encoder, texts, progress=stop)
+        encode_texts(encoder, texts, cache, stop)
     encoder.passages.clear()
     seen = []
-    cache.encode(encoder, texts, progress=lambda done, total: seen.append((done, total)))
+    encode_texts(encoder, texts, cache, lambda done, total: seen.append((done, total, len(cache))))
     assert len(encoder.passages) == 4
-    assert seen == [(2, 4), (4, 4)]
+    assert seen == [(2, 4, 8), (4, 4, 10)]
 
 
 def test_a_damaged_vector_is_encoded_anew(tmp_path, encoder):
     cache = PatternCache(tmp_path / "c.sqlite")
-    expected = cache.encode(encoder, TEXTS)
+    expected = encode_texts(encoder, TEXTS, cache)
     with sqlite3.connect(cache.path) as connection:
         rows = connection.execute("SELECT key, vector FROM patterns ORDER BY key").fetchall()
         flipped = bytes([rows[0][1][0] ^ 1]) + rows[0][1][1:]
@@ -60,43 +61,38 @@ def test_a_damaged_vector_is_encoded_anew(tmp_path, encoder):
         connection.execute("UPDATE patterns SET vector = ? WHERE key = ?", (rows[1][1], rows[2][0]))
     connection.close()
     encoder.passages.clear()
-    np.testing.assert_array_equal(cache.encode(encoder, TEXTS), expected)
+    np.testing.assert_array_equal(encode_texts(encoder, TEXTS, cache), expected)
     assert len(encoder.passages) == 2
     encoder.passages.clear()
-    cache.encode(encoder, TEXTS)
+    encode_texts(encoder, TEXTS, cache)
     assert encoder.passages == []
 
 
-def test_a_file_that_is_no_cache_is_an_error_and_left_alone(tmp_path):
+def test_another_file_is_an_error_and_left_alone(tmp_path):
     path = tmp_path / "notes.txt"
     path.write_text("my notes " * 200)
     with pytest.raises(RetrievalError, match="damaged or no cache") as caught:
         PatternCache(path)
     assert str(path) in str(caught.value)
     assert path.read_text() == "my notes " * 200
-
-
-def test_another_programs_database_is_an_error_and_left_alone(tmp_path):
-    path = tmp_path / "other.sqlite"
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(tmp_path / "other.sqlite")) as connection:
         connection.execute("CREATE TABLE notes (text)")
-    connection.close()
-    before = path.read_bytes()
+    before = (tmp_path / "other.sqlite").read_bytes()
     with pytest.raises(RetrievalError, match="no pattern cache"):
-        PatternCache(path)
-    assert path.read_bytes() == before
+        PatternCache(tmp_path / "other.sqlite")
+    assert (tmp_path / "other.sqlite").read_bytes() == before
 
 
 def test_another_version_and_a_truncated_file_are_errors(tmp_path, encoder):
     cache = PatternCache(tmp_path / "c.sqlite")
-    cache.encode(encoder, [f"text {n}" for n in range(200)])
+    encode_texts(encoder, [f"text {n}" for n in range(200)], cache)
     connection = sqlite3.connect(cache.path)
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     connection.close()
     data = cache.path.read_bytes()
     cache.path.write_bytes(data[: len(data) // 2 + 100])
     with pytest.raises(RetrievalError, match="delete it"):
-        PatternCache(cache.path).encode(encoder, [f"text {n}" for n in range(200)])
+        encode_texts(encoder, [f"text {n}" for n in range(200)], PatternCache(cache.path))
     newer = PatternCache(tmp_path / "newer.sqlite")
     connection = sqlite3.connect(newer.path)
     connection.execute("PRAGMA user_version=99")
@@ -107,9 +103,9 @@ def test_another_version_and_a_truncated_file_are_errors(tmp_path, encoder):
 
 def test_a_path_that_cannot_be_made(tmp_path):
     (tmp_path / "file").write_text("x")
-    with pytest.raises(RetrievalError, match="cannot be made"):
+    with pytest.raises(RetrievalError, match="cannot be made or used"):
         PatternCache(tmp_path / "file" / "c.sqlite")
-    with pytest.raises(RetrievalError, match="cannot be used"):
+    with pytest.raises(RetrievalError, match="cannot be made or used"):
         PatternCache(tmp_path)
 
 
@@ -122,14 +118,14 @@ def test_a_cache_that_cannot_be_written_still_gives_the_vectors(tmp_path, encode
             raise sqlite3.OperationalError("database or disk is full")
 
     monkeypatch.setattr("langgraph_convcoa.files.open_sqlite", lambda path, *_, **__: sqlite3.connect(path, factory=Full))
-    np.testing.assert_array_equal(cache.encode(encoder, TEXTS), encode_texts(encoder, TEXTS, None))
+    np.testing.assert_array_equal(encode_texts(encoder, TEXTS, cache), encode_texts(encoder, TEXTS, None))
     assert [record.message for record in caplog.records] == [
         f"The pattern cache {cache.path} cannot be written (database or disk is full); going on without it."
     ]
 
 
 def _fill(path: str, start: int) -> None:
-    PatternCache(path).encode(BagOfWords(), [f"text number {n}" for n in range(start, start + 300)])
+    encode_texts(BagOfWords(), [f"text number {n}" for n in range(start, start + 300)], PatternCache(path))
 
 
 def test_two_processes_share_a_file(tmp_path, encoder):
@@ -142,14 +138,15 @@ def test_two_processes_share_a_file(tmp_path, encoder):
         process.join(SECONDS)
     assert [process.exitcode for process in processes] == [0, 0]
     texts = [f"text number {n}" for n in range(450)]
-    np.testing.assert_array_equal(PatternCache(path).encode(encoder, texts), encode_texts(encoder, texts, None))
+    np.testing.assert_array_equal(encode_texts(encoder, texts, PatternCache(path)), encode_texts(encoder, texts, None))
     assert len(PatternCache(path)) == 450
 
 
 def test_threads_share_a_cache(tmp_path):
     cache, results = PatternCache(tmp_path / "c.sqlite"), []
     threads = [
-        threading.Thread(target=lambda: results.append(cache.encode(BagOfWords(), TEXTS)), daemon=True) for _ in range(4)
+        threading.Thread(target=lambda: results.append(encode_texts(BagOfWords(), TEXTS, cache)), daemon=True)
+        for _ in range(4)
     ]
     for thread in threads:
         thread.start()
@@ -157,11 +154,3 @@ def test_threads_share_a_cache(tmp_path):
     assert len(results) == 4
     for result in results:
         np.testing.assert_array_equal(result, results[0])
-
-
-def test_progress_is_that_of_what_is_written(tmp_path, encoder, monkeypatch):
-    monkeypatch.setattr(module, "_AT_ONCE", 3)
-    texts = [f"text number {n}" for n in range(4)]
-    cache, seen = PatternCache(tmp_path / "c.sqlite"), []
-    cache.encode(encoder, texts, progress=lambda done, total: seen.append((done, total, len(cache))))
-    assert seen == [(3, 4, 3), (4, 4, 4)]

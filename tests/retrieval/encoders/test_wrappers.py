@@ -4,14 +4,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from langchain_core.documents import Document
 
-from langgraph_convcoa import HopfieldRetriever
-from langgraph_convcoa.errors import RetrievalError
-from langgraph_convcoa.retrieval.encoders.recent import RecentValues
-from langgraph_convcoa.retrieval.encoders.wrappers import RecentEncoder, TwoTowerEncoder
+from langgraph_convcoa.retrieval.encoders.recent import RecentEncoder, RecentValues
 from tests.bounds import SECONDS
-from tests.retrieval.conftest import BagOfWords
 
 
 def test_what_is_kept_is_not_encoded_again(encoder):
@@ -22,18 +17,6 @@ def test_what_is_kept_is_not_encoded_again(encoder):
     assert encoder.passages == ["a cat", "a dog", "an owl"]
     np.testing.assert_array_equal(again[[2, 0]], first[:2])
     np.testing.assert_array_equal(again, encoder.encode_passages(["a dog", "an owl", "a cat"]))
-
-
-def test_the_least_recently_used_goes_first(encoder):
-    recent = RecentEncoder(encoder, 2)
-    recent.encode_passages(["a cat", "a dog"])
-    recent.encode_passages(["a cat"])
-    recent.encode_passages(["an owl"])
-    encoder.passages.clear()
-    recent.encode_passages(["a cat", "an owl"])
-    assert encoder.passages == []
-    recent.encode_passages(["a dog"])
-    assert encoder.passages == ["a dog"]
 
 
 def test_more_than_is_kept_still_comes_back(encoder):
@@ -49,33 +32,6 @@ def test_the_rest_is_the_other_encoders(encoder):
     assert recent.count_tokens("one two") == 4
     assert recent.encode_passages([]).shape == (0, 4096)
     np.testing.assert_array_equal(recent.encode_queries(["a cat"]), encoder.encode_queries(["a cat"]))
-
-
-def test_questions_go_to_one_tower_and_passages_to_the_other():
-    question, passage = BagOfWords("q"), BagOfWords("p")
-    towers = TwoTowerEncoder(question, passage)
-    np.testing.assert_array_equal(towers.encode_queries(["Who wrote it?"]), BagOfWords().encode_queries(["Who wrote it?"]))
-    towers.encode_passages(["Ada wrote it."])
-    assert (question.queries, question.passages) == (["Who wrote it?"], [])
-    assert (passage.queries, passage.passages) == ([], ["Ada wrote it."])
-    assert towers.count_tokens_batch(["one two"]) == [4] == [towers.count_tokens("one two")]
-    assert towers.max_tokens == passage.max_tokens
-    assert towers.name not in (question.name, passage.name, TwoTowerEncoder(passage, question).name)
-
-
-def test_a_retriever_searches_with_two_towers():
-    question, passage = BagOfWords("q"), BagOfWords("p")
-    documents = [Document("The river floods in spring.", id="r"), Document("Ada wrote the book.", id="b")]
-    retriever = HopfieldRetriever.from_documents(documents, encoder=TwoTowerEncoder(question, passage), k=1)
-    assert retriever.invoke("Who wrote the book?")[0].id == "b"
-    assert "Who wrote the book?" in question.queries
-    assert not passage.queries
-
-
-def test_towers_of_other_lengths_are_refused():
-    towers = TwoTowerEncoder(BagOfWords("q", dimension=8), BagOfWords("p", dimension=16))
-    with pytest.raises(RetrievalError, match=r"length 8 .* length 16; take two"):
-        towers.encode_queries(["a"])
 
 
 def test_threads_that_want_the_same_value_make_it_once():
@@ -116,3 +72,15 @@ def test_what_one_thread_could_not_make_another_makes():
 
 def test_values_are_given_though_there_is_no_room_for_them():
     assert RecentValues[str, int](1).of(["a", "bb", "ccc"], lambda new: map(len, new)) == {"a": 1, "bb": 2, "ccc": 3}
+
+
+def test_the_least_recently_used_value_goes_first():
+    recent, made = RecentValues[str, int](2), []
+
+    def make(new):
+        made.extend(new)
+        return map(len, new)
+
+    for keys in (["a", "b"], ["a"], ["c"], ["a", "c"], ["b"]):
+        recent.of(keys, make)
+    assert made == ["a", "b", "c", "b"]

@@ -71,3 +71,33 @@ def test_an_address_without_its_extra_names_the_extra(address, room, extra, monk
     monkeypatch.setattr(f"langgraph_convcoa.retrieval.engine.{room}.connections.find_spec", lambda _name: None)
     with pytest.raises(RetrievalError, match=rf'pip install "langgraph-convcoa\[{extra}\]"'):
         open_engine(address)
+
+
+@pytest.mark.parametrize(
+    ("address", "message"),
+    [
+        ("postgresql://u:hunter22@localhost/x", "names no collection"),
+        ("postgresql://u:hunter22@localhost:12x/x?collection=c", "cannot be read"),
+        ("postgresql://u:hunter22@[::1/x?collection=c", "cannot be read"),
+        ("postgresql://u:hunter22@localhost/x?collection=c&nonsense=hunter22", "cannot be read"),
+        ("postgresql://u:hunter22@localhost/x?collection=Dr%20o%27p", "cannot be used"),
+        ("postgresql://u:hunter22@localhost/x?collection=c&tenant=", "tenant must be"),
+        ("postgresql://u:hunter22@localhost/x?collection=c&tenant=%00", "NUL"),
+        ("mongodb://u:hunter22@localhost/x?collection=c", "not the address of an engine"),
+        ("milvus://u:hunter22@localhost/x", "names no collection"),
+        ("milvus://u:hunter22@localhost:12x/x?collection=c", "cannot be read"),
+        ("milvus://u:hunter22@[::1/x?collection=c", "cannot be read"),
+        ("milvus://u:hunter22@localhost/x/y?collection=c", "cannot be read"),
+        ("milvuss://u:hunter22@/x?collection=c", "cannot be read"),
+        ("milvus://u:hunter22@localhost/x?collection=c&nonsense=hunter22", "cannot be read"),
+        ("milvus://u:hunter22@localhost/x?collection=c&exact=0", "cannot be read"),
+        ("milvus+file:///tmp/hunter22?collection=c", "cannot be read"),
+        ("milvus://u:hunter22@localhost/x?collection=Dr%20o%27p", "cannot be used"),
+        ("milvus://u:hunter22@localhost/x?collection=c&tenant=", "tenant must be"),
+        ("milvus://u:hunter22@localhost/x?collection=c&tenant=%00", "NUL"),
+    ],
+)
+def test_an_address_that_cannot_be_used_is_said_without_its_password(address, message):
+    with pytest.raises(InputError, match=message) as told:
+        open_engine(address)
+    assert "hunter22" not in str(told.value)

@@ -8,7 +8,6 @@ import socket
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import partial
 from typing import Any
 
 import pytest
@@ -160,25 +159,6 @@ def test_an_engine_with_nothing_in_it_finds_nothing(retriever):
     assert retriever.invoke("text") == []
 
 
-@pytest.mark.parametrize(
-    ("document", "message"),
-    [
-        (Document("text", id="a\0b"), "NUL"),
-        (Document("text", id="a\ud800"), "half a character"),
-        (Document("text", id="x" * 1001), "1 to 1,000 bytes"),
-        (Document("text", id="a", metadata={"n": math.nan}), "cannot be stored"),
-        (Document("text", id="a", metadata={"n": {1, 2}}), "cannot be stored"),
-        (Document("text", id="a", metadata={"n": ["\0"]}), "NUL"),
-        (Document("word " * 10_000_000, id="a"), "has 50,000,000 characters"),
-    ],
-    ids=["nul", "surrogate", "long id", "nan", "set", "nul in metadata", "50 MB"],
-)
-def test_what_an_engine_cannot_hold_is_said_before_anything_is_written(retriever, document, message):
-    with pytest.raises(InputError, match=message):
-        retriever.add_documents([Document("fine", id="fine"), document])
-    assert len(retriever.corpus) == 0
-
-
 def test_ids_and_names_with_quotes_are_held(retriever):
     names = ["it's", 'a "b"', "'; DROP TABLE x; --", "%s", "{passages}", "ünï", "back\\slash"]
     retriever.add_documents([Document(f"Text {n}.", id=name, metadata={name: name}) for n, name in enumerate(names)])
@@ -251,13 +231,11 @@ def slow(address: str, connection: Any) -> Iterator[str]:
 
 
 @contextmanager
-def of_another(column: str, value: object, address: str, connection: Any) -> Iterator[str]:
-    change = f"UPDATE convcoa_collections SET {column} = %s WHERE name = %s RETURNING (SELECT old.{column} FROM "
-    change += "convcoa_collections old WHERE old.name = convcoa_collections.name)"
-    name = open_engine(address).collection
-    [(before,)] = connection.execute(change, [value, name]).fetchall()
+def of_another_version(address: str, connection: Any) -> Iterator[str]:
+    change, name = "UPDATE convcoa_collections SET version = %s WHERE name = %s", open_engine(address).collection
+    connection.execute(change, [99, name])
     yield address
-    connection.execute(change, [before, name])
+    connection.execute(change, [1, name])
 
 
 @pytest.mark.parametrize(
@@ -266,11 +244,9 @@ def of_another(column: str, value: object, address: str, connection: Any) -> Ite
         (down, 0.5, "cannot be reached"),
         (milvus_down, 0.5, "cannot be reached within 0.5 s"),
         (slow, 0.5, "did not answer within 0.5 s"),
-        (partial(of_another, "version", 99), 30, "is of version 99, and this library reads version 1"),
-        (partial(of_another, "encoder", "another"), 30, "was encoded by 'another'"),
-        (partial(of_another, "dimension", 3), 30, "in vectors of length 3"),
+        (of_another_version, 30, "is of version 99, and this library reads version 1"),
     ],
-    ids=["down", "milvus down", "slow", "version", "encoder", "dimension"],
+    ids=["down", "milvus down", "slow", "version"],
 )
 def test_in_a_turn_an_engine_that_fails_costs_its_items_and_no_more(address, connection, wrong, timeout, reason):
     HopfieldRetriever.from_engine(address, encoder=_ENCODER).add_documents(documents())

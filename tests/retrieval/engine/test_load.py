@@ -11,7 +11,7 @@ from langchain_core.documents import Document
 
 from langgraph_convcoa.errors import InputError, RetrievalError
 from langgraph_convcoa.retrieval.changes import Committed
-from langgraph_convcoa.retrieval.encoders.wrappers import RecentEncoder
+from langgraph_convcoa.retrieval.encoders.recent import RecentEncoder
 from langgraph_convcoa.retrieval.engine.load import load_into, loading_elsewhere
 from langgraph_convcoa.retrieval.engine.memory import MemoryEngine
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
@@ -192,11 +192,6 @@ def test_no_more_is_read_than_the_engine_can_take():
     assert len(read) == BATCH * 7
 
 
-def test_what_is_no_document_is_told():
-    with pytest.raises(InputError, match="must be a LangChain Document, not str"):
-        load_into(MemoryEngine(), ["text"], WordEncoder())
-
-
 def test_several_threads_load_parts_of_one_collection(whole):
     engine = MemoryEngine()
     documents = list(some(250))
@@ -230,13 +225,6 @@ def test_what_cannot_be_stored_is_told_before_anything_of_its_batch_is_written(b
     with pytest.raises(InputError, match=said):
         load_into(engine, iter([*some(80), bad]), encoder)
     assert set(engine.digests([f"d{number}" for number in range(80)])) == {f"d{number}" for number in range(BATCH)}
-
-
-def test_ids_of_any_characters_are_kept_apart():
-    engine = MemoryEngine()
-    names = ["it's", 'a "b"', "'; DROP TABLE passages; --", "100%", "a\\b", "日本", "a\nb"]
-    load_into(engine, [Document("Text.", id=name) for name in names], WordEncoder())
-    assert sorted(engine.digests(names)) == sorted(names)
 
 
 def test_another_encoder_or_dimension_is_refused_before_anything_is_read():

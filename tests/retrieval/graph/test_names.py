@@ -27,9 +27,13 @@ def test_given_names_and_the_ends_of_triples_are_names():
     assert has("wrote") == []
 
 
-@pytest.mark.parametrize("entities", [None, 7, "Ada", {"a": 1}, [None], [["Ada"]]])
-def test_metadata_of_another_shape_names_nothing(entities):
-    assert names_of(Document("nothing here", metadata={"entities": entities, "triples": entities})).names.tolist() == []
+@pytest.mark.parametrize(
+    "value", [None, 7, "Ada", {"a": 1}, [None], [["Ada"]], ["cat"], [{"a": 1, "b": 2}], [["A", "b", "C", "d"]]]
+)
+def test_metadata_of_another_shape_names_nothing(value):
+    assert names_of(Document("nothing here", metadata={"triples": value})).names.tolist() == []
+    if value not in (["cat"],):
+        assert names_of(Document("nothing here", metadata={"entities": value})).names.tolist() == []
 
 
 @pytest.mark.parametrize(
@@ -43,11 +47,6 @@ def test_a_title_is_known_by_its_words(title, form):
 @pytest.mark.parametrize("title", ["", "(", "1984", "It", "...", "a b c d e f g h i", None, 7])
 def test_titles_that_no_text_could_be_searched_for(title):
     assert names_of(Document("x", metadata={"title": title})).title == 0
-
-
-@pytest.mark.parametrize("triples", [["cat"], [{"a": 1, "b": 2, "c": 3}], [["Ada"]], [["Ada", "met", "Bob", "there"]]])
-def test_what_is_no_list_of_two_or_three_is_no_triple(triples):
-    assert names_of(Document("nothing here", metadata={"triples": triples})).names.tolist() == []
 
 
 def test_a_triple_may_be_without_a_predicate():

@@ -1,6 +1,5 @@
 """Retrieval along the graph: what the question needs beyond the passages that are like it."""
 
-import numpy as np
 import pytest
 from langchain_core.documents import Document
 
@@ -96,15 +95,6 @@ def test_a_saved_copy_has_the_graph(tmp_path):
     retriever().save_pretrained(tmp_path / "saved")
     opened = HopfieldRetriever.from_pretrained(tmp_path / "saved", encoder=BagOfWords())
     assert ids(opened.invoke(QUESTION, k=2)) == ["film", "man"]
-
-
-def test_equal_masses_keep_the_order_of_the_passages():
-    from langgraph_convcoa.retrieval.searcher import _best
-
-    mass = np.array([0.2, 0.5, 0.2, 0.0, 0.2])
-    assert _best(mass, 2).tolist() == [1, 0]
-    assert _best(mass, 3).tolist() == [1, 0, 2]
-    assert _best(mass, 9).tolist() == [1, 0, 2, 4]
 
 
 async def test_a_run_may_switch_the_graph_of_the_document_action() -> None:

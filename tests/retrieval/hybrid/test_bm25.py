@@ -1,6 +1,4 @@
-import mmap
 from contextlib import suppress
-from typing import Any
 
 import bm25s
 import numpy as np
@@ -98,16 +96,6 @@ def test_a_saved_index_is_the_same_and_can_grow(tmp_path, passages):
     assert [file.name for file in path.parent.iterdir()] == [path.name]
 
 
-def test_arrays_are_mapped_and_not_read(tmp_path):
-    path = tmp_path / "lexical"
-    BM25Index(PASSAGES).save(path)
-    loaded = BM25Index.load(path)
-    memory: Any = loaded._built().data
-    while isinstance(memory, np.ndarray):
-        memory = memory.base
-    assert isinstance(memory, mmap.mmap)
-
-
 def test_every_damaged_byte_is_noticed(tmp_path):
     path = tmp_path / "lexical"
     BM25Index(PASSAGES).save(path)
@@ -132,16 +120,6 @@ def test_a_damaged_index_stays_damaged(tmp_path):
     for _ in range(2):
         with pytest.raises(RetrievalError, match="checksum"):
             index.scores(["Hopfield"])
-
-
-def test_a_full_disk_is_told_and_leaves_the_old_file(tmp_path, monkeypatch):
-    path = tmp_path / "lexical"
-    BM25Index(PASSAGES).save(path)
-    monkeypatch.setattr("os.fsync", lambda _handle: (_ for _ in ()).throw(OSError(28, "No space left on device")))
-    with pytest.raises(RetrievalError, match=r"cannot be written: .*No space left"):
-        BM25Index(PASSAGES[:1]).save(path)
-    assert len(BM25Index.load(path)) == 4
-    assert [file.name for file in tmp_path.iterdir()] == ["lexical"]
 
 
 def turned(index, question, turns):

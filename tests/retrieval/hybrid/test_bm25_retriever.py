@@ -8,7 +8,6 @@ from langgraph_convcoa.retrieval.hybrid.bm25 import BM25Index
 from langgraph_convcoa.retrieval.index.index import LEXICAL_FILE, Index
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 from tests.retrieval.conftest import put
-from tests.retrieval.test_vectorstore import in_memory
 
 DOCUMENTS = [
     Document("Apples grow on trees.", id="a"),
@@ -91,17 +90,15 @@ def test_words_go_from_the_disk_with_their_document(encoder, tmp_path):
     assert b"appl" in file.read_bytes()
 
 
-def test_an_index_that_is_opened_again_reads_no_passage_for_its_words(encoder, tmp_path, monkeypatch):
+def test_an_index_that_is_opened_again_reads_no_passage_for_its_words(encoder, tmp_path, added):
     made = HopfieldRetriever.from_documents(DOCUMENTS, encoder=encoder, path=tmp_path / "index")
     made.save_pretrained(tmp_path / "other")
     expected = scores(made)
-    seen = []
-    add = BM25Index.add
-    monkeypatch.setattr(BM25Index, "add", lambda self, found, keys=None: add(self, seen.extend(found) or found, keys))
+    added.clear()
     for folder in ("index", "other"):
         found = scores(HopfieldRetriever.from_pretrained(tmp_path / folder, encoder=encoder))
         assert found == pytest.approx(expected, abs=1e-6)
-    assert seen == []
+    assert added == []
 
 
 def test_without_the_file_or_with_an_old_one_scores_are_the_same(encoder, tmp_path):
@@ -129,11 +126,6 @@ def test_a_lexical_file_that_cannot_be_written_costs_no_document(encoder, tmp_pa
         index.save_lexical()
     assert "The BM25 index is not kept" in caplog.text
     assert next(iter(scores(HopfieldRetriever(corpus=index, encoder=encoder, lexical_weight=1.0)))) == "b"
-
-
-def test_a_vector_store_behind_the_retriever(encoder):
-    retriever = HopfieldRetriever.from_vectorstore(in_memory(), encoder=encoder, k=2, candidates=4)
-    assert len(retriever.invoke("Who proposed sparsemax?")) == 2
 
 
 def test_words_go_even_where_no_new_file_can_be_written(encoder, tmp_path, monkeypatch):

@@ -39,16 +39,14 @@ def test_a_memory_that_changes(encoder):
     np.testing.assert_allclose(follower.scores(before, QUERIES), fresh(DOCUMENTS[:2]), atol=1e-6)
 
 
-def test_only_new_passages_are_read(encoder, monkeypatch):
+def test_only_new_passages_are_read(encoder, added):
     follower, corpus = BM25Follower(), MemoryCorpus(build_memory(DOCUMENTS[:2], encoder))
     follower.scores(corpus.snapshot(), QUERIES)
-    seen = []
-    add = BM25Index.add
-    monkeypatch.setattr(BM25Index, "add", lambda self, found, keys=None: add(self, seen.extend(found) or found, keys))
+    added.clear()
     follower.scores(corpus.snapshot(), QUERIES)
     put(corpus, DOCUMENTS[2:3], encoder)
     follower.scores(corpus.snapshot(), QUERIES)
-    assert [document.id for document in seen] == ["c"]
+    assert added == ["c"]
 
 
 @pytest.fixture
@@ -74,19 +72,16 @@ def test_an_index_on_disk_with_deleted_and_updated_documents(index, encoder):
     assert sorted(document.id for document in documents) == ["a", "c", "d"]
 
 
-def test_what_was_saved_is_not_made_anew(index, tmp_path, encoder, monkeypatch):
+def test_what_was_saved_is_not_made_anew(index, tmp_path, encoder, added):
     path = tmp_path / "lexical"
     index.delete(["a"])
     BM25Follower(path).save(index.snapshot())
     put(index, [Document("Trees again.", id="e")], encoder)
-    seen = []
-    add = BM25Index.add
-    monkeypatch.setattr(BM25Index, "add", lambda self, found, keys=None: add(self, seen.extend(found) or found, keys))
+    added.clear()
     follower = BM25Follower(path)
     view = index.snapshot()
     found = follower.scores(view, QUERIES)
-    assert [document.id for document in seen] == ["e"]
-    monkeypatch.undo()
+    assert added == ["e"]
     np.testing.assert_allclose(found[:, view.alive], fresh([*DOCUMENTS[1:], Document("Trees again.")]), atol=1e-6)
 
 
@@ -127,21 +122,18 @@ def test_threads_may_add_and_search_at_once(encoder):
     assert follower.scores(corpus.snapshot(), ["word30"]).shape == (1, 34)
 
 
-def test_a_file_that_another_process_wrote_is_read_instead_of_many_passages(index, tmp_path, encoder, monkeypatch):
+def test_a_file_that_another_process_wrote_is_read_instead_of_many_passages(index, tmp_path, encoder, added):
     path = tmp_path / "lexical"
     reader, writer = BM25Follower(path), BM25Follower(path)
     writer.save(index.snapshot())
     reader.scores(index.snapshot(), QUERIES)
-    added = [Document(f"Tree number{n}.", id=f"t{n}") for n in range(300)]
-    put(index, added, encoder)
+    trees = [Document(f"Tree number{n}.", id=f"t{n}") for n in range(300)]
+    put(index, trees, encoder)
     writer.keep_up(index.snapshot())
-    seen = []
-    add = BM25Index.add
-    monkeypatch.setattr(BM25Index, "add", lambda self, found, keys=None: add(self, seen.extend(found) or found, keys))
+    added.clear()
     found = reader.scores(index.snapshot(), QUERIES)
-    assert seen == []
-    monkeypatch.undo()
-    np.testing.assert_allclose(found, fresh([*DOCUMENTS, *added]), atol=1e-6)
+    assert added == []
+    np.testing.assert_allclose(found, fresh([*DOCUMENTS, *trees]), atol=1e-6)
 
 
 def test_a_file_that_cannot_be_written_leaves_the_search_as_it_is(index, tmp_path, caplog):

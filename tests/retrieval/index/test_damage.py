@@ -41,11 +41,6 @@ def documents(count):
 
 
 @pytest.fixture
-def small():
-    return BagOfWords(dimension=32)
-
-
-@pytest.fixture
 def path(tmp_path, small):
     index = Index.create(tmp_path / "index", small, dtype="int8")
     put(index, documents(40), small)

@@ -16,11 +16,6 @@ LONG = "Apples grow on trees. Pears fall down. Plums rot fast. Figs are sweet."
 
 
 @pytest.fixture
-def small():
-    return BagOfWords(dimension=32)
-
-
-@pytest.fixture
 def index(tmp_path, small):
     return Index.create(tmp_path / "index", small)
 

@@ -21,11 +21,6 @@ from tests.retrieval.conftest import BagOfWords, put
 
 
 @pytest.fixture
-def small() -> BagOfWords:
-    return BagOfWords(dimension=32)
-
-
-@pytest.fixture
 def folder(tmp_path: Path) -> Path:
     made = tmp_path / "docs"
     made.mkdir()

@@ -95,7 +95,8 @@ def test_who_may_read_the_settings_may_read_the_weights(tmp_path: Path, bert: Se
         ({"settings": {"speed": 1}}, "unknown setting 'speed'"),
         ({"settings": {"beta": "high"}}, "beta must be a number"),
         ({"tower": 3}, "no usable 'tower'"),
-        ({"weights": True}, "has trained weights W_Q, W_K and W_V of the association, .*train it again"),
+        ({"weights": True}, "with weights W_Q, W_K and W_V of the association, which were removed; train it again"),
+        ({"encoder_folder": True}, "with weights of the passage encoder, which were removed; train it again"),
         ({"gate": "open"}, "no usable 'gate'"),
         ({"gate": -1}, "gate must be a number of at least 0"),
         ({"tower": True}, "query encoder"),
@@ -144,45 +145,42 @@ def test_damaged_folders(tmp_path: Path) -> None:
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(place=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7), part=st.sampled_from(["weights", "encoder"]))
-def test_any_flipped_bit_of_a_saved_model_is_found(saved_parts: Path, place: float, bit: int, part: str) -> None:
-    file = next(saved_parts.glob("*.safetensors" if part == "weights" else "encoder/*.safetensors"))
+@given(place=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7))
+def test_any_flipped_bit_of_a_saved_model_is_found(saved: Path, place: float, bit: int) -> None:
+    file = saved / "model.safetensors"
     data = file.read_bytes()
     damaged = bytearray(data)
     damaged[int(place * len(data))] ^= 1 << bit
     file.write_bytes(damaged)
     try:
         with pytest.raises(RetrievalError, match="damaged"):
-            RetrieverModel.load(saved_parts)
+            RetrieverModel.load(saved)
     finally:
         file.write_bytes(data)
-    assert RetrieverModel.load(saved_parts).state is not None
+    assert RetrieverModel.load(saved).state is not None
 
 
 @pytest.fixture(scope="module")
-def saved_parts(tmp_path_factory: pytest.TempPathFactory, bert: SentenceTransformerEncoder) -> Path:
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("parts") / "model"
-    replace(model(), encoder_folder=Path(bert.model_name)).save(folder)
+    model().save(folder)
     return folder
 
 
-def test_a_model_without_checksums_is_read_and_a_missing_file_is_told(saved_parts: Path, tmp_path: Path) -> None:
+def test_a_model_without_checksums_is_read_and_a_missing_file_is_told(saved: Path, tmp_path: Path) -> None:
     folder = tmp_path / "model"
-    shutil.copytree(saved_parts, folder)
+    shutil.copytree(saved, folder)
     config = json.loads((folder / "config.json").read_text())
     # The card may be edited.
     (folder / "README.md").write_text("Another card.")
     assert RetrieverModel.load(folder).card == "Another card."
-    next((folder / "encoder").glob("*.safetensors")).unlink()
-    with pytest.raises(RetrievalError, match=r"encoder/.*is missing or is not what was saved.*copy or train it again"):
-        RetrieverModel.load(folder)
-    del config["files"]
+    files = config.pop("files")
     (folder / "config.json").write_text(json.dumps(config))
     assert RetrieverModel.load(folder).state is not None
-    config["files"] = {"../../outside": "0" * 64}
-    (folder / "config.json").write_text(json.dumps(config))
-    with pytest.raises(RetrievalError, match="outside is missing"):
-        RetrieverModel.load(folder)
+    for wrong, missing in (({"../../outside": "0" * 64}, "outside"), (files | {"other.safetensors": "0" * 64}, "other")):
+        (folder / "config.json").write_text(json.dumps(config | {"files": wrong}))
+        with pytest.raises(RetrievalError, match=f"{missing}.*is missing or is not what was saved.*copy or train it again"):
+            RetrieverModel.load(folder)
 
 
 def test_a_damaged_encoder_is_refused(tmp_path: Path, bert: SentenceTransformerEncoder) -> None:

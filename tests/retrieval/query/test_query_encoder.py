@@ -96,17 +96,17 @@ def test_in_onnxruntime_it_gives_the_vectors_of_torch(base: str, tmp_path: Path,
     folder = tmp_path / "saved"
     SentenceTransformerEncoder(base, device="cpu").save(folder)
     trained_one = QueryEncoder.of(trained(str(folder)), str(folder))
-    ours = QueryEncoder(str(folder), trained_one.differences, READING, device="cpu")
+    ours = QueryEncoder(str(folder), trained_one.differences, READING)
     found = ours.encode(QUESTIONS, HISTORIES)
     assert ours._module is None
-    theirs = QueryEncoder(str(folder), trained_one.differences, READING, device="cpu")
+    theirs = QueryEncoder(str(folder), trained_one.differences, READING)
     theirs.module()
     np.testing.assert_allclose(theirs.encode(QUESTIONS, HISTORIES), found, atol=2e-6)
     assert theirs._module is not None
     other = SentenceTransformerEncoder(str(save_tiny_bert(tmp_path / "plain", seed=5)), device="cpu")
     other.save(tmp_path / "other")
     with pytest.raises(RetrievalError, match="was trained from other weights"):
-        QueryEncoder(str(tmp_path / "other"), ours.differences, READING, device="cpu").encode(["who"], [[]])
+        QueryEncoder(str(tmp_path / "other"), ours.differences, READING).encode(["who"], [[]])
 
 
 def test_if_onnxruntime_fails_torch_reads_the_questions(
@@ -117,17 +117,17 @@ def test_if_onnxruntime_fails_torch_reads_the_questions(
 
     SentenceTransformerEncoder(base, device="cpu").save(tmp_path / "saved")
     made = QueryEncoder.of(trained(str(tmp_path / "saved")), str(tmp_path / "saved"))
-    expected = QueryEncoder(made.base, made.differences, READING, device="cpu").encode(QUESTIONS, HISTORIES)
+    expected = QueryEncoder(made.base, made.differences, READING).encode(QUESTIONS, HISTORIES)
     monkeypatch.setattr("onnxruntime.InferenceSession", fail)
-    encoder = QueryEncoder(made.base, made.differences, READING, device="cpu")
+    encoder = QueryEncoder(made.base, made.differences, READING)
     np.testing.assert_allclose(encoder.encode(QUESTIONS, HISTORIES), expected, atol=2e-6)
     assert [record.getMessage().endswith("torch computes it.") for record in caplog.records] == [True]
 
 
-def test_a_vector_does_not_depend_on_its_batch(base: str) -> None:
+def test_a_vector_does_not_depend_on_its_batch(base: str, monkeypatch: pytest.MonkeyPatch) -> None:
     query_encoder = QueryEncoder.of(trained(base), base)
     together = query_encoder.encode(QUESTIONS, HISTORIES)
-    query_encoder.batch_size = 1
+    monkeypatch.setattr("langgraph_convcoa.retrieval.query.query_encoder._BATCH", 1)
     np.testing.assert_allclose(query_encoder.encode(QUESTIONS, HISTORIES), together, atol=1e-5)
 
 

@@ -204,16 +204,6 @@ def test_a_score_is_that_of_the_passage_wherever_it_stands(dtype, monkeypatch):
                 assert [scores[number] for number in some[ranking.indices].tolist()] == ranking.scores.tolist()
 
 
-@pytest.mark.parametrize("share", [0.005, 0.5])
-def test_a_filter_is_the_search_of_what_it_leaves(share):
-    rng = np.random.default_rng(6)
-    patterns, states = make_patterns(rng, 2000, 16, 8), unit(rng.standard_normal((2, 16)))
-    allowed = rng.random(2000) < share
-    everything = search(patterns, states, k=2000)
-    for ranking, full in zip(search(patterns, states, k=5, allowed=allowed), everything, strict=True):
-        assert ranking.indices.tolist() == [index for index in full.indices if allowed[index]][:5]
-
-
 def test_a_filter_that_matches_nothing_gives_nothing():
     patterns = make_patterns(np.random.default_rng(0), 5, 4, 3)
     (ranking,) = search(patterns, patterns.rows(0, 1), k=3, allowed=np.zeros(5, dtype=bool))
@@ -225,15 +215,6 @@ def test_an_empty_memory_and_no_query_give_nothing():
     empty = Patterns(np.zeros((0, 4), dtype=np.float32), np.zeros(1, dtype=np.int64))
     assert search(empty, np.ones((1, 4), dtype=np.float32), k=3)[0].indices.tolist() == []
     assert search(make_patterns(np.random.default_rng(0), 5, 4, 3), np.zeros((0, 4), dtype=np.float32), k=1) == []
-
-
-def test_what_is_added_decides():
-    patterns = make_patterns(np.random.default_rng(0), 300, 4, 3)
-    extra = np.zeros((1, 300), dtype=np.float32)
-    extra[0, 123] = 10
-    (ranking,) = search(patterns, patterns.rows(0, 1), k=3, extra=extra)
-    assert ranking.indices[0] == 123
-    assert ranking.scores[0] > 8
 
 
 @pytest.mark.parametrize(

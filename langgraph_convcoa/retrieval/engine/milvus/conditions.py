@@ -1,9 +1,8 @@
-"""Filters on metadata as expressions of Milvus, with the meaning that `retrieval.filters.predicate` gives them.
+"""Filters on metadata as expressions of Milvus, with the meaning of `retrieval.filters.predicate`.
 
-What Milvus makes of missing fields, null, numbers and texts in its JSON changes with its versions, and it has no equality of
-Python. So a row holds what is true of its metadata in two forms that leave nothing open: `facts`, hashes of statements such as
-"lang is en", and `ordered`, numbers and texts as text that sorts as they do. An expression holds only letters and digits of
-ours, whatever names and values a filter has.
+How Milvus compares missing fields, null, numbers and texts in JSON differs between its versions and from Python. So a row
+holds its metadata in two other forms: `facts`, hashes of statements such as "lang is en", and `ordered`, numbers and texts as
+text with the same order. An expression contains only hashes, whatever names and values a filter has.
 """
 
 from __future__ import annotations
@@ -25,10 +24,9 @@ _BYTES = ["abcdefghijklmnop"[byte >> 4] + "ABCDEFGHIJKLMNOP"[byte & 15] for byte
 
 
 class Condition(NamedTuple):
-    """The expression of the rows of which a condition is true, and that of those of which it is false.
+    """The expression of the rows for which a condition is true, and of those for which it is false.
 
-    Of a row whose value has no order with the filter's, a text with a number, neither is true, so that it is left out under
-    `$not` too.
+    Neither holds for a row whose value cannot be compared (a text with a number), so `$not` leaves it out too.
     """
 
     true: str
@@ -36,28 +34,27 @@ class Condition(NamedTuple):
 
 
 def condition_of(filter: Filter | None) -> str | None:
-    """The expression over `facts` and `ordered` that a filter is; None where there is no filter."""
+    """A filter as an expression over `facts` and `ordered`; None if there is no filter."""
     found = _Expressions().condition(filter)
     return None if found is None else found.true
 
 
 def facts_of(metadata: Mapping[str, Any]) -> list[str]:
-    """What is true of metadata, as `condition_of` asks for it."""
-    found: dict[str, None] = {}
+    """The hashes of the statements that are true of metadata."""
+    found: list[str] = []
     for name, value in metadata.items():
-        found[_hash("has", name)] = None
+        found.append(_hash("has", name))
         if value is not None:
-            found[_hash("some", name)] = None
-            if isinstance(value, str):
-                found[_hash("text", name)] = None
-            if isinstance(value, list):
-                found |= dict.fromkeys(_hash("holds", name, _written(entry)) for entry in value)
-            found[_hash("is", name, _written(value))] = None
-    return [*found]
+            found += [_hash("some", name), _hash("is", name, _written(value))]
+        if isinstance(value, str):
+            found.append(_hash("text", name))
+        if isinstance(value, list):
+            found += [_hash("holds", name, _written(entry)) for entry in value]
+    return [*dict.fromkeys(found)]
 
 
 def ordered_of(metadata: Mapping[str, Any]) -> dict[str, str]:
-    """The numbers and texts of metadata, as texts that have their order; InputError for a number beyond float64."""
+    """The numbers and texts of metadata as texts with the same order; InputError for a number beyond float64."""
     kept = {name: value for name, value in metadata.items() if type(value) in (str, int, float)}
     for name, value in kept.items():
         if type(value) is int and abs(value) > sys.float_info.max:
@@ -81,9 +78,8 @@ class _Expressions(EngineConditions[Condition]):
         return self._fact([_hash("has", name)])
 
     def among(self, name: str, values: Sequence[Any]) -> Condition:
-        equal = self._fact(
-            [_hash("is", name, written) for value in values if value is not None if (written := _askable(value))]
-        )
+        known = [written for value in values if value is not None if (written := _askable(value))]
+        equal = self._fact([_hash("is", name, written) for written in known])
         missing = self.negated(self._fact([_hash("some", name)]))
         return self.any([equal, missing]) if any(value is None for value in values) else equal
 
@@ -92,7 +88,7 @@ class _Expressions(EngineConditions[Condition]):
         parts = [self._fact([_hash("holds", name, written)] if written else [])]
         if isinstance(wanted, str):
             within, text = f'({_value(name)} like "t%{_spelled(wanted)}%")', self._fact([_hash("text", name)])
-            # Where no text is, Milvus may take neither it nor its negation for true.
+            # For a value that is no text, Milvus may find neither this nor its negation true.
             parts.append(Condition(f"({text.true} and {within})", f"({text.false} or not {within})"))
         return self.any(parts)
 
@@ -105,7 +101,7 @@ class _Expressions(EngineConditions[Condition]):
         return Condition(true, f"({self._fact([_hash('some', name)]).false} or {other})")
 
     def _fact(self, hashes: Sequence[str]) -> Condition:
-        """Whether one of some facts holds."""
+        """One of these facts holds."""
         if not hashes:
             return self.any([])
         listed = ", ".join(f'"{one}"' for one in hashes)
@@ -114,7 +110,7 @@ class _Expressions(EngineConditions[Condition]):
 
 
 def _askable(value: Any) -> str:
-    """The value as it is hashed; empty where no JSON value is equal to it."""
+    """`_written`; empty if no JSON value equals it."""
     try:
         return _written(value)
     except InputError:
@@ -124,7 +120,7 @@ def _askable(value: Any) -> str:
 
 
 def _written(value: Any) -> str:
-    """A JSON value as a text that is the same of all that are equal to it in Python: 1, 1.0 and True are."""
+    """A JSON value as text; values that are equal in Python (1, 1.0 and True) have the same text."""
     match value:
         case None:
             return "null"
@@ -142,7 +138,7 @@ def _written(value: Any) -> str:
 
 
 def _sortable(value: Any) -> str:
-    """A number or a text as a text with its order: of ASCII only, n and t before them."""
+    """A number or a text as ASCII text with the same order, after n or t."""
     if isinstance(value, str):
         return "t" + _spelled(value)
     exact = int(value) if isinstance(value, Integral) else float(value)
@@ -154,13 +150,13 @@ def _sortable(value: Any) -> str:
         near = math.nextafter(near, -math.inf)
     [bits] = struct.unpack(">Q", struct.pack(">d", near or 0.0))
     bits ^= 2**64 - 1 if bits >> 63 else 2**63
-    # An integer that is not one of float64 comes behind the one below it.
+    # An integer that float64 lacks comes after the nearest float below it.
     rest = f"{exact - int(near):x}" if isinstance(exact, int) and math.isfinite(near) and near != exact else ""
     return f"n{bits:016x}" + (f"{len(rest):03x}{rest}" if rest else "")
 
 
 def _spelled(text: str) -> str:
-    """The bytes of a text as two letters each, a small one and a capital, so that a part is found only where one begins."""
+    """Each byte of a text as a small and a capital letter, so that a match starts at the start of a byte."""
     return "".join(map(_BYTES.__getitem__, text.encode()))
 
 

@@ -1,4 +1,4 @@
-"""The connection to a Milvus server or file: shared by threads, bounded in time, with errors in words of ours."""
+"""The connection to a Milvus server or file: shared by threads, with a time-out and errors in plain words."""
 
 from __future__ import annotations
 
@@ -19,11 +19,10 @@ if TYPE_CHECKING:
     from pymilvus import MilvusClient
 
 SCHEMES = ("milvus", "milvuss", "milvus+file")
-"""Schemes of addresses: of a server, of one that is reached by TLS, and of a file."""
+"""Schemes of addresses: a server, a server with TLS, a file."""
 
 _FORM = "milvus://user:password@host:19530/database?collection=NAME, or milvus+file:///folder/name.db?collection=NAME"
-# For a file: the client would ping an idle connection every 10 s. The server of a file takes that for an attack after three,
-# closes the connection, and what is asked at that moment fails.
+# The client pings an idle connection every 10 s. The server of a file takes three pings for an attack and closes it.
 _QUIET = {"grpc.keepalive_time_ms": 2**31 - 1, "grpc.keepalive_permit_without_calls": 0}
 _LATE = "{label} did not answer within {limit:g} s; it is too busy, or stopped."
 _FAILURES = {
@@ -40,11 +39,11 @@ _FAILURES = {
     ),
     r"auth|permission|privilege": "{label} refuses the user, the password or the right to do this; see the address.",
 }
-"""Words in an error of the driver, and what it means."""
+"""Words in an error of the driver, and its meaning."""
 
 
 class Connections:
-    """Asks one server, within a time-out, by a client that is made for the first question of a process."""
+    """Asks one server within a time-out. A process makes its client for its first question."""
 
     def __init__(self, address: str, *, timeout: float, label: str) -> None:
         self.timeout, self.label = timeout, label
@@ -52,9 +51,11 @@ class Connections:
         self.file = not self.settings["uri"].startswith("http")
         if find_spec("pymilvus") is None or (self.file and find_spec("milvus_lite") is None):
             raise RetrievalError('Milvus needs the extra milvus: pip install "langgraph-convcoa[milvus]"')
-        self._client: MilvusClient | None = None
-        self._guard = threading.Lock()
         self._clear()
+
+    def _clear(self) -> None:
+        self._client: MilvusClient | None = None
+        self._guard, self._process = threading.Lock(), os.getpid()
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if not name.startswith("_")}
@@ -64,22 +65,22 @@ class Connections:
         self._clear()
 
     def asking(self, timeout: float | None = None) -> Ask:
-        """What asks the server until the time-out, counted from now, is over."""
+        """What asks the server, with a time-out that starts now."""
         limit = self.timeout if timeout is None else timeout
         return Ask(self, limit, end_of(limit))
 
     def close(self) -> None:
-        """Give up the client; it is made again when something is asked."""
+        """Close the client; a later question makes another."""
         with self._guard:
             client, self._client = self._client, None
         if client is not None:
             client.close()
 
     def client(self, end: float) -> MilvusClient:
-        """The client of this process, which has until `end` to connect."""
+        """The client of this process, which must connect by `end`."""
         from pymilvus import MilvusClient
 
-        # Whatever goes wrong is raised; the loggers would write it with what was asked, and that a file lacks some methods.
+        # Errors are raised; the loggers would write them with the question.
         for name in ("pymilvus", *(["grpc._server"] if self.file else [])):
             logging.getLogger(name).setLevel(logging.CRITICAL)
         if self._process != os.getpid():
@@ -87,17 +88,13 @@ class Connections:
             self._clear()
         with self._guard:
             if self._client is None:
-                left = max(0.1, end - time.monotonic())
-                quiet = _QUIET if self.file else {}
+                left, quiet = max(0.1, end - time.monotonic()), _QUIET if self.file else {}
                 self._client = MilvusClient(**self.settings, dedicated=True, timeout=left, grpc_options=quiet)
             return self._client
 
-    def _clear(self) -> None:
-        self._client, self._guard, self._process = None, threading.Lock(), os.getpid()
-
 
 class Ask:
-    """Calls methods of the client by their names, in what is left of a time-out."""
+    """Calls methods of the client by name, within what is left of a time-out."""
 
     def __init__(self, connections: Connections, limit: float, end: float) -> None:
         self._connections, self._limit, self._end = connections, limit, end
@@ -117,7 +114,7 @@ class Ask:
 
     def _worded(self, error: Exception) -> RetrievalError:
         text = str(getattr(error, "message", "") or error).strip()
-        # Of several lines the first says it; of a retry what was tried.
+        # The first line has the reason; a retry wraps it.
         line = (text.splitlines() or [type(error).__name__])[0].rpartition("message=")[2]
         token = self._connections.settings.get("token", "")
         reason = redact(line, {token, token.partition(":")[2]})[:200].rstrip(".")
@@ -128,21 +125,20 @@ class Ask:
 
 def _settings(address: str) -> dict[str, str]:
     """An address as arguments of the client."""
-    # What is malformed may be a password: nothing of it is shown.
+    # A malformed part may be a password: it is not shown.
     malformed = InputError(f"The address of Milvus cannot be read; write it {_FORM}.")
     try:
         parts = urlsplit(address)
         host, port = parts.hostname, parts.port or 19530
     except ValueError:
         raise malformed from None
-    path = unquote(parts.path)
-    file = parts.scheme == "milvus+file"
+    path, file = unquote(parts.path), parts.scheme == "milvus+file"
     wrong = parts.netloc or not path.endswith(".db") or "\0" in path if file else not host or "/" in path.strip("/")
     if parts.query or parts.fragment or wrong:
         raise malformed
     if file:
         return {"uri": path}
-    # A user without a password is a key of a service.
+    # A user without a password is a service's key.
     token = ":".join(unquote(part) for part in (parts.username, parts.password) if part)
     place, secure = f"[{host}]" if ":" in str(host) else host, "https" if parts.scheme == "milvuss" else "http"
     named = {"token": token or os.environ.get("MILVUS_TOKEN", ""), "db_name": path.strip("/")}

@@ -7,8 +7,6 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
 import numpy as np
 
@@ -21,44 +19,40 @@ from langgraph_convcoa.retrieval.engine.milvus.connections import Ask, Connectio
 from langgraph_convcoa.retrieval.engine.milvus.rows import FILLED, LENGTHS, Row, key
 from langgraph_convcoa.retrieval.filters import Filter
 
-# Windows are fetched, and a passage may be found by several of its own; Milvus names no more than so many.
+# Several windows of one passage may be found; Milvus's limit for one search.
 _WINDOWS, _MOST = 3, 16_384
 _LONGEST_VECTOR = 12_000
 _KEYS = 1_000
-# Writing takes longer than a search: so many seconds more a passage.
+# Seconds more for each passage that is written, and for `settle`.
 _WRITING, _SETTLING = 0.05, 3_600.0
-# Questions at a time for the numbers of words, and the seconds for which these are kept.
+# Parallel counts of words, and the seconds that a count is kept.
 _AT_ONCE, _KEPT = 8, 30.0
 
 
 class MilvusEngine(ServerEngine):
     """Passages of a tenant in two collections of a Milvus server (2.5 or newer) or of a file by milvus-lite.
 
-    One has a row for each window, which a search names; the other one for each passage, with all that is stored of it. Milvus
-    has no transactions. A document is first removed, then written. Its first passage, which has the digest, is removed first
-    and written last, so that after a kill it has no digest, and the next load writes it again. Two must not write one document
-    at a time. How many passages have a word is counted by Milvus and kept for 30 s.
+    One collection has a row for each window, for searches; the other a row for each passage, with all that is stored.
+    Milvus has no transactions. A document's first passage has the digest; it is removed first and written last. So after a
+    kill the document has no digest, and the next load writes it again. Two writers must not write one document at a time.
+    Milvus counts the passages that have a word; counts are kept for 30 s.
 
     Args:
         address: milvus://user:password@host:19530/database, milvuss:// for TLS, or milvus+file:///folder/name.db, which one
             process may have open. User and password may be in MILVUS_TOKEN instead, as user:password.
         collection: Up to 40 lower-case letters, digits and _.
-        tenant: Whose passages these are; those of others are neither seen nor changed.
-        timeout: Seconds until an answer; writing a passage may take 0.05 s more each. `settle` has an hour.
+        tenant: The owner of the passages; those of others are neither seen nor changed.
+        timeout: Seconds until an answer; writing may take 0.05 s more for each passage. `settle` has an hour.
     """
 
     variables = ("MILVUS_TOKEN",)
 
     def __init__(self, address: str, *, collection: str, tenant: str = "default", timeout: float = 10.0) -> None:
-        super().__init__(f"Milvus{_place(address)}", collection, tenant, timeout)
-        self._connections = Connections(address, timeout=float(timeout), label=self.name)
+        super().__init__("Milvus", address, collection, tenant, timeout)
+        self._connections: Connections = Connections(address, timeout=float(timeout), label=self.name)
         self._names = {kind: f"convcoa_{collection}_{kind}" for kind in ("passages", "windows")}
         self._whose = key("tenant", tenant)
         self._counted: dict[str, tuple[float, int]] = {}
-
-    @property
-    def timeout(self) -> float:
-        return self._connections.timeout
 
     def open(self, dimension: int, encoder: str, *, create: bool = False) -> None:
         encoder = without_arithmetic(encoder)
@@ -105,24 +99,24 @@ class MilvusEngine(ServerEngine):
         if not passages:
             return
         parts: Counter[str] = Counter()
-        first: list[Row] = []
-        others: list[Row] = []
+        rows: list[Row] = []
         windows: list[Row] = []
         for passage in passages:
             parts[passage.document] += 1
             row, own = form.rows_of(self._whose, parts[passage.document], passage)
-            (first if row["part"] == 1 else others).append(row)
+            rows.append(row)
             windows += own
         ask = self._writing(len(passages))
         if self._opened is None or not self._checked(ask, *self._opened):
             raise RetrievalError(f"{self.name} is not open, or not there any more.")
-        owners = {row["key"]: row["document"] for row in (*first, *others)}
+        owners = {row["key"]: row["document"] for row in rows}
         there = self._rows("key", [*owners], ["document"], ask=ask)
         if len(owners) < len(passages) or any(row["document"] not in {*owners.values()} for row in there):
             raise self._taken()
         self._remove(ask, parts)
-        for kind, rows in (("passages", others), ("windows", windows), ("passages", first)):
-            for message in form.messages(rows):
+        first, others = ([row for row in rows if (row["part"] == 1) is one] for one in (True, False))
+        for kind, written in (("passages", others), ("windows", windows), ("passages", first)):
+            for message in form.messages(written):
                 ask("upsert", self._names[kind], message)
         self._counted = {}
 
@@ -148,9 +142,6 @@ class MilvusEngine(ServerEngine):
         ask = self._connections.asking()
         return self._count(ask, self._where(None)) if ask("has_collection", self._names["passages"]) else 0
 
-    def close(self) -> None:
-        self._connections.close()
-
     def _where(self, condition: str | None) -> str:
         """The tenant, and the condition."""
         return f'tenant == "{self._whose}"' + ("" if condition is None else f" and ({condition})")
@@ -159,7 +150,7 @@ class MilvusEngine(ServerEngine):
         return self._connections.asking(self.timeout + _WRITING * passages)
 
     def _checked(self, ask: Ask, dimension: int, encoder: str) -> bool:
-        """Whether the collection is there; RetrievalError where it is of another version, encoder or dimension."""
+        """True if the collection exists; RetrievalError if it has another version, encoder or dimension."""
         if not ask("has_collection", self._names["passages"]):
             return False
         about = ask("describe_collection", self._names["passages"])
@@ -175,15 +166,15 @@ class MilvusEngine(ServerEngine):
     def _create(self, dimension: int, encoder: str) -> None:
         if not 2 <= dimension <= _LONGEST_VECTOR:
             raise InputError(f"Milvus holds vectors of 2 to {_LONGEST_VECTOR:,} numbers here, not {dimension}.")
-        # The indexes of a new collection are empty, and yet they take their time.
+        # The indexes of an empty collection take time too.
         ask = self._writing(200)
         made = form.definitions(dimension, json.dumps([SCHEMA_VERSION, dimension, encoder]), file=self._connections.file)
-        # What is asked for first is made last.
+        # `_checked` looks at passages, which are made last.
         for kind in ("windows", "passages"):
             try:
                 ask("create_collection", self._names[kind], **made[kind])
             except RetrievalError:
-                # Another may have made it at the same time; it is checked below.
+                # Another process may have made it; it is checked below.
                 if not ask("has_collection", self._names[kind]):
                     raise
         if not self._checked(ask, dimension, encoder):
@@ -207,14 +198,10 @@ class MilvusEngine(ServerEngine):
         return [hit["entity"]["id"] for hit in hits]
 
     def _rows(self, field: str, values: Sequence[str], fields: list[str], more: str = "", ask: Ask | None = None) -> list[Row]:
-        """The rows of passages in which a field is one of some keys."""
-        asked = ask or self._connections.asking()
-        name = self._names["passages"]
-        return [
-            row
-            for where in self._among(field, values, more)
-            for row in asked("query", name, filter=where, output_fields=fields)
-        ]
+        """The rows of passages whose field is one of some keys."""
+        ask, name = ask or self._connections.asking(), self._names["passages"]
+        wheres = self._among(field, values, more)
+        return [row for where in wheres for row in ask("query", name, filter=where, output_fields=fields)]
 
     def _among(self, field: str, values: Sequence[str], more: str = "") -> Iterator[str]:
         for start in range(0, len(values), _KEYS):
@@ -222,7 +209,7 @@ class MilvusEngine(ServerEngine):
             yield f"{self._where(None)} and {field} in [{listed}]{more}"
 
     def _remove(self, ask: Ask, documents: Iterable[str]) -> None:
-        """Delete all rows of documents; those that have the digests first."""
+        """Delete all rows of documents, the rows with the digests first."""
         keys = [key(self._whose, name) for name in documents]
         for kind, more in (("passages", " and part == 1"), ("windows", ""), ("passages", "")):
             for where in self._among("document", keys, more):
@@ -233,7 +220,7 @@ class MilvusEngine(ServerEngine):
         return int(row["count(*)"])
 
     def _frequencies(self, terms: Sequence[str]) -> dict[str, int]:
-        """In how many passages each of some terms stands."""
+        """The number of passages with each of some terms, counted or kept."""
         kept, now = self._counted, time.monotonic()
         asked = [term for term in dict.fromkeys(terms) if term not in kept or kept[term][0] < now - _KEPT]
         if asked:
@@ -250,13 +237,3 @@ class MilvusEngine(ServerEngine):
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             conditions = (self._where(f'array_contains(terms, "{term}")') for term in terms)
             return [*pool.map(lambda where: self._count(ask, where), conditions)]
-
-
-def _place(address: str) -> str:
-    """Where the server is, without user, password or options."""
-    try:
-        parts = urlsplit(address)
-        name = parts.hostname or Path(unquote(parts.path)).name
-    except ValueError:
-        name = ""
-    return f" at {name}" if name else ""

@@ -1,4 +1,4 @@
-"""Passages as rows of the two collections of Milvus, and the fields and indexes of these."""
+"""Passages as rows of the two Milvus collections, and the fields and indexes of these."""
 
 from __future__ import annotations
 
@@ -12,38 +12,37 @@ from typing import Any
 import numpy as np
 
 from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.retrieval.engine.base import StoredPassage, search_vectors
+from langgraph_convcoa.retrieval.engine.base import USUAL_LENGTH, StoredPassage, search_vectors
 from langgraph_convcoa.retrieval.engine.milvus.conditions import facts_of, ordered_of
 from langgraph_convcoa.retrieval.hybrid.bm25 import saturation
 
 LENGTHS = [f"bit {bit}" for bit in range(24)]
-"""The length of a passage in content words is written in binary among its terms, so that counting rows sums lengths."""
+"""Stand among the terms of a passage for its length in binary: counting rows by bit gives the sum of lengths."""
 FILLED = "filled"
-"""Stands among the terms of a passage that has some."""
+"""Stands among the terms of a passage that has any."""
 
-# Bytes of a text and entries of an array that Milvus holds, and characters that are never more bytes than that.
+# Milvus's limits for the bytes of a text and the entries of an array; a piece of characters that never exceeds the first.
 _LONGEST_TEXT, _MOST_ENTRIES, _PIECE = 65_535, 4_096, 16_000
 _DIGITS = 32
-_USUAL_LENGTH = 100.0
-"""Content words of a passage, at which a word's count is weighed; any other mean length ranks nearly as this does."""
 _MOST_ROWS, _MOST_BYTES = 1_000, 16_000_000
+_LIMITED = {"facts": "entries in its metadata", "terms": "words", "content": "characters", "vectors": "windows"}
 
 Row = dict[str, Any]
 
 
 def key(*parts: str | int) -> str:
-    """The key of a row, or what stands for a tenant or a document: the same whenever it is written."""
+    """The key of a row, a tenant or a document: a hash."""
     return hashlib.blake2b(json.dumps(parts).encode(), digest_size=_DIGITS // 2).hexdigest()
 
 
 @lru_cache(maxsize=200_000)
 def term_hash(term: str) -> str:
-    """A word as it stands among the terms of a passage: 64 bits of its hash, in hexadecimal."""
+    """A word among the terms of a passage: 64 bits of its hash, in hexadecimal."""
     return hashlib.blake2b(term.encode(), digest_size=8).hexdigest()
 
 
 def word_vector(terms: Mapping[str, float]) -> dict[int, float]:
-    """Words with their weights as a sparse vector; two of 4 billion may share a place."""
+    """Words with their weights as a sparse vector; two words of 4 billion may share a place."""
     vector: dict[int, float] = {}
     for term, weight in terms.items():
         place = int(term_hash(term), 16) % (2**32 - 2) + 1
@@ -52,7 +51,7 @@ def word_vector(terms: Mapping[str, float]) -> dict[int, float]:
 
 
 def rows_of(tenant: str, part: int, passage: StoredPassage) -> tuple[Row, list[Row]]:
-    """The row of a passage (a part of its document, from 1) and those of its windows; InputError if Milvus cannot hold it."""
+    """The row of a passage (part of its document, from 1) and those of its windows; InputError if Milvus cannot hold it."""
     metadata = json.loads(json.dumps(passage.metadata, allow_nan=False))
     terms, length = passage.terms, sum(passage.terms.values())
     content = [passage.id, passage.document, passage.text, metadata, [list(span) for span in passage.spans], dict(terms)]
@@ -63,19 +62,14 @@ def rows_of(tenant: str, part: int, passage: StoredPassage) -> tuple[Row, list[R
     row: Row = {
         **shared,
         "key": key(tenant, passage.id),
-        # A sparse vector without an entry is refused, and nothing asks for place 0.
-        "words": {0: 1e-6, **word_vector({term: saturation(n, length, _USUAL_LENGTH) for term, n in terms.items()})},
+        # An empty sparse vector is refused; no word is at place 0.
+        "words": {0: 1e-6, **word_vector({term: saturation(n, length, USUAL_LENGTH) for term, n in terms.items()})},
         "terms": [*map(term_hash, terms), *bits, *([FILLED] if terms else [])],
         "content": [written[start : start + _PIECE] for start in range(0, len(written), _PIECE)],
         "vectors": [base64.b64encode(vector.tobytes()).decode() for vector in np.asarray(passage.vectors, dtype="<f4")],
         "digest": passage.digest.hex(),
     }
-    for name, what in (
-        ("facts", "entries in its metadata"),
-        ("terms", "words"),
-        ("content", "characters"),
-        ("vectors", "windows"),
-    ):
+    for name, what in _LIMITED.items():
         if len(row[name]) > _MOST_ENTRIES:
             raise InputError(f"The passage {passage.id!r:.80} has too many {what} for Milvus; split or shorten it.")
     if len(json.dumps(row["ordered"])) > _LONGEST_TEXT:
@@ -96,7 +90,7 @@ def stored_of(row: Mapping[str, Any]) -> StoredPassage:
 
 
 def messages(rows: Sequence[Row]) -> Iterator[list[Row]]:
-    """Rows in messages that Milvus takes."""
+    """Rows in messages within Milvus's limits."""
     batch: list[Row] = []
     size = 0
     for row in rows:
@@ -111,33 +105,34 @@ def messages(rows: Sequence[Row]) -> Iterator[list[Row]]:
 
 
 def definitions(dimension: int, head: str, *, file: bool) -> dict[str, dict[str, Any]]:
-    """How the collections of passages and of windows are made, as arguments of `create_collection`; `head` describes them."""
+    """The collections of passages and windows as arguments of `create_collection`; `head` is their description."""
     from pymilvus import DataType, MilvusClient
 
-    text = {"element_type": DataType.VARCHAR, "max_capacity": _MOST_ENTRIES}
+    short, long = {"max_length": _DIGITS}, {"max_length": _LONGEST_TEXT}
+    texts = {"element_type": DataType.VARCHAR, "max_capacity": _MOST_ENTRIES}
     shared: dict[str, tuple[DataType, dict[str, Any]]] = {
-        "key": (DataType.VARCHAR, {"is_primary": True, "max_length": _DIGITS}),
-        "tenant": (DataType.VARCHAR, {"is_partition_key": True, "max_length": _DIGITS}),
-        "document": (DataType.VARCHAR, {"max_length": _DIGITS}),
+        "key": (DataType.VARCHAR, {"is_primary": True, **short}),
+        "tenant": (DataType.VARCHAR, {"is_partition_key": True, **short}),
+        "document": (DataType.VARCHAR, short),
         "part": (DataType.INT64, {}),
-        "id": (DataType.VARCHAR, {"max_length": _LONGEST_TEXT}),
-        "facts": (DataType.ARRAY, {**text, "max_length": 16}),
+        "id": (DataType.VARCHAR, long),
+        "facts": (DataType.ARRAY, {**texts, "max_length": 16}),
         "ordered": (DataType.JSON, {}),
     }
     passages = {
         "words": (DataType.SPARSE_FLOAT_VECTOR, {}),
-        "terms": (DataType.ARRAY, {**text, "max_length": 16}),
-        "content": (DataType.ARRAY, {**text, "max_length": _LONGEST_TEXT}),
-        "vectors": (DataType.ARRAY, {**text, "max_length": _LONGEST_TEXT}),
-        "digest": (DataType.VARCHAR, {"max_length": _LONGEST_TEXT}),
+        "terms": (DataType.ARRAY, {**texts, "max_length": 16}),
+        "content": (DataType.ARRAY, {**texts, **long}),
+        "vectors": (DataType.ARRAY, {**texts, **long}),
+        "digest": (DataType.VARCHAR, long),
     }
     near = {"index_type": "FLAT"} if file else {"index_type": "HNSW", "params": {"M": 16, "efConstruction": 200}}
-    vectors = {
+    kinds = {
         "passages": ("words", {"index_type": "SPARSE_INVERTED_INDEX"}, passages, ["document", "terms", "facts"]),
         "windows": ("vector", near, {"vector": (DataType.FLOAT_VECTOR, {"dim": dimension})}, ["document", "facts"]),
     }
     made = {}
-    for kind, (vector, index, own, scalars) in vectors.items():
+    for kind, (vector, index, own, scalars) in kinds.items():
         schema = MilvusClient.create_schema(auto_id=False, enable_dynamic_field=False, description=head)
         for name, (of, options) in {**shared, **own}.items():
             schema.add_field(name, of, **options)

@@ -1,4 +1,4 @@
-"""Filters on metadata as SQL over a jsonb column, with the meaning that `retrieval.filters.predicate` gives them."""
+"""Filters on metadata as SQL over a jsonb column, with the meaning of `retrieval.filters.predicate`."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from langgraph_convcoa.retrieval.engine.base import EngineConditions, check_text
 from langgraph_convcoa.retrieval.filters import Filter
 
 _ORDER = {"$gt": ">", "$gte": ">=", "$lt": "<", "$lte": "<="}
-# Ways to write one value: 1 is equal to 1.0 and to True, in lists too.
+# JSON forms of one value: 1 equals True, in lists too.
 _MOST_FORMS = 256
 
 
 class Condition(NamedTuple):
-    """A condition in SQL with the values of its places, in order; no value is in the text."""
+    """A condition in SQL and the values of its placeholders; no value is in the text."""
 
     sql: str
     values: list[Any]
 
 
 def condition_of(filter: Filter | None) -> Condition | None:
-    """The condition on a column `metadata` that a filter is; None where there is no filter.
+    """A filter as a condition on a column `metadata`; None if there is no filter.
 
-    Where a passage's value has no order with the filter's, a text with a number, which is an error elsewhere, the comparison
-    is NULL, as SQL's logic has it: the passage is left out, under `$not` too, unless the rest of the filter decides.
+    A comparison of values without an order (a text with a number), an error elsewhere, is NULL here: the passage is left out,
+    also under `$not`, unless the rest of the filter decides.
 
     Example:
         >>> condition_of({"lang": "en", "year": {"$exists": True}})
@@ -60,7 +60,7 @@ class _Sql(EngineConditions[Condition]):
         forms = _forms(wanted)
         if isinstance(wanted, Mapping | list):
             return _one_of("metadata -> %s", [name], forms)
-        # Of one value containment is equality, and has an index.
+        # For a scalar, containment is equality and has an index.
         return self.any([Condition("metadata @> %s::jsonb", [json.dumps({name: form})]) for form in forms])
 
     def contains(self, name: str, wanted: Any) -> Condition:
@@ -84,7 +84,7 @@ class _Sql(EngineConditions[Condition]):
 
 
 def _one_of(value: str, values: Sequence[Any], forms: Sequence[Any]) -> Condition:
-    """Whether a jsonb value is one of some; one that is missing is not."""
+    """A jsonb value is one of some; false for a missing one."""
     if not forms:
         return Condition("FALSE", [])
     written = [json.dumps(form) for form in forms]
@@ -92,7 +92,7 @@ def _one_of(value: str, values: Sequence[Any], forms: Sequence[Any]) -> Conditio
 
 
 def _forms(value: Any) -> list[Any]:
-    """All JSON values that are equal to a value in Python: True is 1, and in lists and dicts too; none where no JSON is."""
+    """All JSON values that equal a value in Python, where True is 1; none for a value that is not JSON."""
     found = list(itertools.islice(_all_forms(value), _MOST_FORMS + 1))
     if len(found) > _MOST_FORMS:
         raise InputError("The filter compares with a list or dict that has too many 0, 1, True and False in it.")
@@ -122,7 +122,7 @@ def _all_forms(value: Any) -> Iterator[Any]:
 
 
 def _number(value: Any) -> int | float:
-    """A number as Python writes it; numpy has types of its own."""
+    """A number of numpy or Python as one of Python."""
     return int(value) if isinstance(value, Integral) else float(value)
 
 

@@ -1,4 +1,4 @@
-"""Connections to a PostgreSQL server: shared by threads, bounded in number and in time, with errors in words of ours."""
+"""Connections to a PostgreSQL server: shared by threads, limited in number and time, with errors in plain words."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
@@ -23,14 +24,14 @@ Rows: TypeAlias = "Cursor[tuple[Any, ...]]"
 
 _Result = TypeVar("_Result")
 _FORM = "postgresql://user@host:5432/database?collection=NAME, with the password in PGPASSWORD"
-# Threads that may ask at a time; others wait.
+# Connections; more threads wait.
 _MOST = 8
-# Two transactions that write the same documents may stop each other; the one that loses begins again.
+# Transactions that write the same documents may stop each other; the loser is run again.
 _ATTEMPTS = 5
 _AGAIN = ("40001", "40P01")  # serialization failure, deadlock
 _GRACE = 0.5
-# A machine that vanishes says nothing: the server is to ask, and frees the locks within a minute. A connection that only holds
-# a lock is idle for long; servers before PostgreSQL 14 have no limit for that.
+# With keepalives the server frees the locks of a vanished machine within a minute. A connection that only holds a lock is idle
+# for long; servers before PostgreSQL 14 have no limit for that.
 _PATIENT = (
     "SET statement_timeout = 0; SET lock_timeout = 0; "
     "SET tcp_keepalives_idle = 30; SET tcp_keepalives_interval = 10; SET tcp_keepalives_count = 3; "
@@ -39,7 +40,7 @@ _PATIENT = (
 
 
 class Connections:
-    """Runs transactions on connections that are kept between them."""
+    """Runs transactions on kept connections."""
 
     def __init__(self, address: str, *, timeout: float, label: str) -> None:
         if find_spec("psycopg") is None:
@@ -49,26 +50,24 @@ class Connections:
         self.timeout, self.label = timeout, label
         self._address = address
         self._secrets = passwords_of(given)
+        self._clear()
+
+    def _clear(self) -> None:
         self._kept: list[Connection[tuple[Any, ...]]] = []
         self._guard = threading.Lock()
-        self._clear()
+        self._places, self._process = threading.BoundedSemaphore(_MOST), os.getpid()
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {"timeout": self.timeout, "label": self.label, "_address": self._address, "_secrets": self._secrets}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._clear()
+    def __reduce__(self) -> tuple[Any, ...]:
+        return partial(type(self), self._address, timeout=self.timeout, label=self.label), ()
 
     def __del__(self) -> None:
-        # Nobody asks any more.
         with contextlib.suppress(Exception):
             self.close()
 
     def run(self, work: Callable[[Rows], _Result], *, timeout: float | None = None) -> _Result:
-        """What `work` returns, done in one transaction, within the time-out.
+        """The result of `work`, run in one transaction within the time-out.
 
-        It may run more than once: where two transactions stop each other, or the server had closed a kept connection.
+        It may run again: if two transactions stop each other, or the server had closed a kept connection.
         """
         import psycopg
 
@@ -83,7 +82,7 @@ class Connections:
                 except psycopg.Error as error:
                     again = error.sqlstate in _AGAIN or (connection.closed and kept)
                     if kept and connection.closed:
-                        # The server ended, or was restarted: the others are as dead.
+                        # The server was restarted: the others are dead too.
                         self.close()
                     if not again or attempt == _ATTEMPTS - 1 or time.monotonic() > end:
                         raise self.worded(error, limit, end) from None
@@ -91,7 +90,7 @@ class Connections:
 
     @contextmanager
     def session(self) -> Iterator[Connection[tuple[Any, ...]]]:
-        """A new connection, outside of a transaction and without a time-out, for what takes long; its locks end with it."""
+        """A new connection without transaction and time-out, for long work; its locks end with it."""
         import psycopg
 
         end = time.monotonic() + self.timeout
@@ -103,15 +102,15 @@ class Connections:
             raise self.worded(error) from None
         finally:
             if connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE:
-                # A server frees the locks of a connection some time after its end, and whoever comes next may need them.
+                # A server frees the locks of a closed connection only some time later.
                 with contextlib.suppress(psycopg.Error):
                     connection.execute("SELECT pg_advisory_unlock_all()")
             connection.close()
 
     def close(self) -> None:
-        """Close those that are kept."""
+        """Close the kept connections."""
         if self._process != os.getpid():
-            # They are the parent's, who goes on.
+            # They belong to the parent process.
             self._clear()
             return
         with self._guard:
@@ -120,7 +119,7 @@ class Connections:
             connection.close()
 
     def worded(self, error: Error, limit: float | None = None, end: float | None = None) -> RetrievalError:
-        """An error of the driver in words of ours."""
+        """An error of the driver in plain words."""
         from psycopg import errors
 
         line = (str(error).strip().splitlines() or [type(error).__name__])[0]
@@ -141,13 +140,9 @@ class Connections:
             return RetrievalError(f"{self.label} cannot be reached: {reason}; see that the server runs, and the address.")
         return RetrievalError(f"{self.label} failed: {type(error).__name__}: {reason}.")
 
-    def _clear(self) -> None:
-        self._kept, self._guard = [], threading.Lock()
-        self._places, self._process = threading.BoundedSemaphore(_MOST), os.getpid()
-
     @contextmanager
     def _connection(self, end: float, limit: float) -> Iterator[tuple[Connection[tuple[Any, ...]], bool]]:
-        """A connection for a block, and whether it was kept from before; one that broke is not kept."""
+        """A connection for a block, and True if it was kept from before; a broken one is not kept."""
         import psycopg
 
         if self._process != os.getpid():
@@ -163,7 +158,6 @@ class Connections:
             try:
                 yield connection, kept is not None
             except BaseException:
-                # Whatever it was in the middle of.
                 if connection.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
                     connection.close()
                 raise
@@ -177,17 +171,17 @@ class Connections:
     def _connected(self, end: float, limit: float) -> Connection[tuple[Any, ...]]:
         import psycopg
 
-        # A firewall forgets a connection that is silent for long, as one is that only holds a lock.
+        # A firewall drops a silent connection, such as one that only holds a lock.
         settings: dict[str, Any] = {"connect_timeout": max(1, int(end - time.monotonic() + 0.999)), "keepalives_idle": 60}
         try:
-            # What is copied is UTF-8, whatever the user, the database or PGCLIENTENCODING say.
+            # COPY sends UTF-8, whatever PGCLIENTENCODING or the database say.
             return psycopg.connect(self._address, autocommit=True, prepare_threshold=None, client_encoding="UTF8", **settings)
         except psycopg.Error as error:
             raise self.worded(error, limit, end) from None
 
     @contextmanager
     def _watched(self, connection: Connection[tuple[Any, ...]], end: float) -> Iterator[None]:
-        """Cut the connection where the server does not answer long after its own time-out: it may be stopped."""
+        """Cut the connection if the server does not answer soon after its own time-out."""
         timer = threading.Timer(max(0.0, end - time.monotonic()) + _GRACE, cut, [connection])
         timer.daemon = True
         timer.start()
@@ -198,6 +192,6 @@ class Connections:
 
 
 def set_local(cursor: Rows, settings: Mapping[str, object]) -> None:
-    """Settings of the server for a transaction."""
+    """Set the server's settings for a transaction."""
     parts = ", ".join(["set_config(%s, %s, true)"] * len(settings))
     cursor.execute(f"SELECT {parts}", [str(part) for setting in settings.items() for part in setting])

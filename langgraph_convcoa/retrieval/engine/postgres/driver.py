@@ -1,4 +1,4 @@
-"""What the driver of PostgreSQL is kept from: showing a password, and waiting for a server that says nothing."""
+"""Restrictions on the PostgreSQL driver: it must not show a password or wait for a silent server."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def settings_of(address: str) -> dict[str, Any] | None:
-    """The settings in an address; None where it is malformed, of which the driver's message would show a password."""
+    """The settings in an address; None if it is malformed: the driver's message would show a password."""
     import psycopg
     from psycopg.conninfo import conninfo_to_dict
 
@@ -32,7 +32,7 @@ def passwords_of(settings: dict[str, Any]) -> list[str]:
 
 
 def cut(connection: Connection[Any] | AsyncConnection[Any]) -> None:
-    """End a connection that says nothing: whoever waits for it is told that it has ended."""
+    """End a silent connection, so that a thread waiting for it gets an error."""
     import psycopg
 
     with suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(connection.fileno())) as copy:

@@ -7,26 +7,15 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 import numpy as np
 
 from langgraph_convcoa.errors import InputError, RetrievalError
 from langgraph_convcoa.retrieval.encoders.base import Vectors, without_arithmetic
 from langgraph_convcoa.retrieval.engine.base import ServerEngine, Statistics, StoredPassage, check_text
+from langgraph_convcoa.retrieval.engine.postgres import rows as form
 from langgraph_convcoa.retrieval.engine.postgres.conditions import Condition, condition_of
 from langgraph_convcoa.retrieval.engine.postgres.connections import Connections, Rows, set_local
-from langgraph_convcoa.retrieval.engine.postgres.rows import (
-    frequency_rows,
-    passage_rows,
-    postings,
-    spans_of,
-    term_number,
-    total_row,
-    vectors_of,
-    window_rows,
-    word_rows,
-)
 from langgraph_convcoa.retrieval.engine.postgres.schema import Schema
 from langgraph_convcoa.retrieval.filters import Filter
 from langgraph_convcoa.retrieval.hybrid.bm25 import saturation
@@ -35,29 +24,29 @@ if TYPE_CHECKING:
     from psycopg import Connection
 
 _LOGGER = logging.getLogger(__name__)
-# Windows are fetched, and a passage may be found by several of its own.
+# Several windows of one passage may be found.
 _WINDOWS = 3
-# pgvector's largest `hnsw.ef_search`, which is at least twice what is asked for.
+# pgvector's largest `hnsw.ef_search`; twice the wanted number is set.
 _BROADEST = 1_000
-# Of a word that stands in more passages, those count in which it weighs most; with a filter more of them are looked at.
+# Of a common word, only the passages where it weighs most are read; more of them with a filter.
 _POSTINGS, _POSTINGS_FILTERED = 1_000, 50_000
-# Writing takes longer than a search: so many seconds more a passage, most of them for the HNSW index.
+# Seconds more for each passage that is written, mostly for the HNSW index.
 _WRITING = 0.2
 
 
 class PostgresEngine(ServerEngine):
     """Passages of a tenant in tables of a PostgreSQL server that has pgvector 0.8 or newer.
 
-    An HNSW index over the windows in half precision names candidates; their patterns are stored as float32. Few passages
-    (`exact`), of a small tenant or of a filter that leaves few, are compared one by one instead, which misses none.
+    An HNSW index over the windows in half precision names candidates; their patterns are stored as float32. If the tenant or
+    the filter leaves at most `exact` passages, all are compared instead.
 
     Args:
         address: postgresql://user@host:5432/database, as libpq reads it. The password is better kept in PGPASSWORD or
             ~/.pgpass.
         collection: Up to 40 lower-case letters, digits and _.
-        tenant: Whose passages these are; those of others are neither seen nor changed.
-        timeout: Seconds until an answer; writing a passage may take 0.2 s more each. `settle` has none.
-        exact: Up to so many passages are searched without the HNSW index.
+        tenant: The owner of the passages; those of others are neither seen nor changed.
+        timeout: Seconds until an answer; writing may take 0.2 s more for each passage. `settle` has no time-out.
+        exact: The most passages that are searched without the HNSW index.
         build_memory: The server's maintenance_work_mem while it builds an index.
     """
 
@@ -73,15 +62,11 @@ class PostgresEngine(ServerEngine):
         exact: int = 5_000,
         build_memory: str = "1GB",
     ) -> None:
-        super().__init__(f"PostgreSQL{_place(address)}", collection, tenant, timeout)
+        super().__init__("PostgreSQL", address, collection, tenant, timeout)
         self._sql = Schema(collection)
-        self._connections = Connections(address, timeout=float(timeout), label=self.name)
+        self._connections: Connections = Connections(address, timeout=float(timeout), label=self.name)
         self._exact, self._build_memory = exact, build_memory
         self._loading = f"convcoa load {collection}"
-
-    @property
-    def timeout(self) -> float:
-        return self._connections.timeout
 
     def open(self, dimension: int, encoder: str, *, create: bool = False) -> None:
         encoder = without_arithmetic(encoder)
@@ -114,11 +99,10 @@ class PostgresEngine(ServerEngine):
         return self._connections.run(found)
 
     def words(self, weights: Mapping[str, float], mean_length: float, k: int, condition: Filter | None = None) -> list[str]:
-        asked = condition_of(condition)
-        joined, values = self._joined(asked)
-        postings = _POSTINGS if asked is None else _POSTINGS_FILTERED
-        terms = [[term_number(term) for term in weights], [float(weight) for weight in weights.values()]]
-        given = [*terms, *_norm(mean_length), self.tenant, postings, *values, k, self.tenant]
+        joined, values = self._joined(condition_of(condition))
+        most = _POSTINGS if condition is None else _POSTINGS_FILTERED
+        terms = [[form.term_number(term) for term in weights], [float(weight) for weight in weights.values()]]
+        given = [*terms, *_norm(mean_length), self.tenant, most, *values, k, self.tenant]
         return [row[0] for row in self._rows(_WORDS, given, joined=joined)]
 
     def patterns(self, ids: Sequence[str]) -> list[StoredPassage]:
@@ -130,17 +114,8 @@ class PostgresEngine(ServerEngine):
             [self.tenant, _askable(ids)],
         )
         found = {
-            row[0]: StoredPassage(
-                id=row[0],
-                document=row[1],
-                text=row[2],
-                metadata=row[3],
-                spans=(spans := spans_of(row[4])),
-                vectors=vectors_of(row[5], len(row[5]) // (4 * (len(spans) + 1))),
-                terms=json.loads(row[6]),
-                digest=row[7],
-            )
-            for row in rows
+            name: StoredPassage(name, document, text, metadata, *form.windows_of(spans, vectors), json.loads(terms), digest)
+            for name, document, text, metadata, spans, vectors, terms, digest in rows
         }
         return [found[name] for name in dict.fromkeys(ids) if name in found]
 
@@ -162,12 +137,12 @@ class PostgresEngine(ServerEngine):
     @contextmanager
     def loading(self) -> Iterator[None]:
         def begun(cursor: Rows) -> None:
-            # Row by row, an index takes longer than built over all rows; where there are many already, they are kept up.
+            # For an empty collection, building the indexes at the end is faster than updating them row by row.
             if cursor.execute(self._sql("SELECT 1 FROM {windows} LIMIT 1")).fetchone() is None:
                 self._sql.unbuild(cursor)
 
-        # An index that is built keeps all writers waiting: `settle` leaves that to the last one that holds this lock, which
-        # the server frees when a program dies.
+        # Building an index blocks all writers, so `settle` leaves it to the last holder of this lock. The server frees the
+        # lock when a program dies.
         with self._connections.session() as connection:
             if not _locked(connection, "pg_try_advisory_lock_shared", self._loading):
                 _LOGGER.warning("%s is having its indexes built after another load; this one begins then.", self.name)
@@ -177,7 +152,7 @@ class PostgresEngine(ServerEngine):
 
     def settle(self) -> None:
         with self._connections.session() as connection:
-            # Two that end at once take turns.
+            # Two loads that end at once take turns.
             _locked(connection, "pg_advisory_lock", f"{self._loading} settled")
             if not _locked(connection, "pg_try_advisory_lock", self._loading):
                 _LOGGER.warning("%s is still being loaded by others; the last one builds its indexes.", self.name)
@@ -186,7 +161,7 @@ class PostgresEngine(ServerEngine):
             connection.execute("SELECT set_config('maintenance_work_mem', %s, false)", [self._build_memory])
             self._sql.fold(connection, alone=bool(self._sql.unbuilt(connection.cursor())))
             self._sql.build(connection.cursor())
-            # Of an index alone is read what a vacuum has seen.
+            # Index-only scans need a vacuum.
             for table in self._sql.tables.values():
                 connection.execute(f"VACUUM ANALYZE {table}")
 
@@ -206,7 +181,7 @@ class PostgresEngine(ServerEngine):
         self._written(deleted, len(names))
 
     def statistics(self, terms: Iterable[str]) -> Statistics:
-        numbers = {term_number(term): term for term in terms}
+        numbers = {form.term_number(term): term for term in terms}
 
         def counted(cursor: Rows) -> Statistics:
             found = cursor.execute(
@@ -227,9 +202,6 @@ class PostgresEngine(ServerEngine):
 
         return self._connections.run(counted)
 
-    def close(self) -> None:
-        self._connections.close()
-
     def _rows(self, statement: str, values: Sequence[Any], **parts: str) -> list[tuple[Any, ...]]:
         return self._connections.run(lambda cursor: cursor.execute(self._sql(statement, **parts), values).fetchall())
 
@@ -241,7 +213,7 @@ class PostgresEngine(ServerEngine):
         return passages or 0, filled or 0, words or 0
 
     def _few(self, cursor: Rows, asked: Condition | None) -> bool:
-        """Whether so few passages are allowed that all of them are compared."""
+        """True if all allowed passages are compared."""
         where, values = _where(asked)
         statement = self._sql(
             "SELECT count(*) FROM (SELECT FROM {passages} WHERE tenant = %s{where} LIMIT %s) few", where=where
@@ -267,7 +239,7 @@ class PostgresEngine(ServerEngine):
             wanted *= 4
 
     def _joined(self, asked: Condition | None) -> tuple[str, list[Any]]:
-        """What leaves those passages that meet a condition, of rows that name them, with the values of its places."""
+        """The join that leaves only passages that meet a condition, with the values of its places."""
         where, values = _where(asked)
         if asked is None:
             return "", []
@@ -289,17 +261,15 @@ class PostgresEngine(ServerEngine):
         self._remove(cursor, names)
         sequence = self._sql("SELECT nextval(pg_get_serial_sequence('{passages}', 'key')) FROM generate_series(1, %s)")
         keys = np.array([row[0] for row in cursor.execute(sequence, [len(passages)]).fetchall()], dtype=np.int64)
-        self._copy(cursor, "passages", passage_rows(keys, self.tenant, passages))
-        self._copy(cursor, "windows", window_rows(keys, self.tenant, passages))
         terms = [passage.terms for passage in passages]
-        if any(terms):
-            words = postings(keys, terms)
-            self._copy(cursor, "words", word_rows(self.tenant, words))
-            self._copy(cursor, "frequencies", frequency_rows(self.tenant, words))
-        cursor.execute(self._sql("INSERT INTO {totals} VALUES (%s, %s, %s, %s)"), total_row(self.tenant, terms))
+        words = form.postings(keys, terms)
+        self._copy(cursor, "passages", form.passage_rows(keys, self.tenant, passages))
+        self._copy(cursor, "windows", form.window_rows(keys, self.tenant, passages))
+        self._copy(cursor, "words", form.word_rows(self.tenant, words))
+        self._tally(cursor, terms, words, 1)
 
     def _remove(self, cursor: Rows, documents: Sequence[str]) -> None:
-        """Delete the passages of documents, with all that is stored of them."""
+        """Delete the passages of documents with all their rows."""
         removed = cursor.execute(
             self._sql("DELETE FROM {passages} WHERE tenant = %s AND document = ANY (%s::text[]) RETURNING key, terms"),
             [self.tenant, list(documents)],
@@ -308,17 +278,20 @@ class PostgresEngine(ServerEngine):
             return
         keys, terms = np.array([row[0] for row in removed], dtype=np.int64), [json.loads(row[1]) for row in removed]
         cursor.execute(self._sql("DELETE FROM {windows} WHERE passage = ANY (%s::bigint[])"), [keys.tolist()])
-        if any(terms):
-            words = postings(keys, terms)
-            cursor.execute(
-                self._sql(
-                    "DELETE FROM {words} w USING unnest(%s::bigint[], %s::real[], %s::bigint[]) gone (term, impact, passage) "
-                    "WHERE w.tenant = %s AND (w.term, w.impact, w.passage) = (gone.term, gone.impact, gone.passage)"
-                ),
-                [words.numbers.tolist(), words.impacts.tolist(), words.owners.tolist(), self.tenant],
-            )
-            self._copy(cursor, "frequencies", frequency_rows(self.tenant, words, -1))
-        cursor.execute(self._sql("INSERT INTO {totals} VALUES (%s, %s, %s, %s)"), total_row(self.tenant, terms, -1))
+        words = form.postings(keys, terms)
+        cursor.execute(
+            self._sql(
+                "DELETE FROM {words} w USING unnest(%s::bigint[], %s::real[], %s::bigint[]) gone (term, impact, passage) "
+                "WHERE w.tenant = %s AND (w.term, w.impact, w.passage) = (gone.term, gone.impact, gone.passage)"
+            ),
+            [words.numbers.tolist(), words.impacts.tolist(), words.owners.tolist(), self.tenant],
+        )
+        self._tally(cursor, terms, words, -1)
+
+    def _tally(self, cursor: Rows, terms: Sequence[Mapping[str, int]], words: form.Postings, sign: int) -> None:
+        """Add passages to the counts of words and passages, or subtract them."""
+        self._copy(cursor, "frequencies", form.frequency_rows(self.tenant, words, sign))
+        cursor.execute(self._sql("INSERT INTO {totals} VALUES (%s, %s, %s, %s)"), form.total_row(self.tenant, terms, sign))
 
     def _copy(self, cursor: Rows, table: str, rows: bytes) -> None:
         with cursor.copy(self._sql(f"COPY {{{table}}} FROM STDIN (FORMAT BINARY)")) as copy:
@@ -359,13 +332,13 @@ _WORDS = """
 
 
 def _locked(connection: Connection[tuple[Any, ...]], lock: str, name: str) -> bool:
-    """Take a lock of the server until the connection ends; whether it is had, where that is not waited for."""
+    """Take a lock of the server until the connection ends; False if a `try` lock was not free."""
     [row] = connection.execute(f"SELECT {lock}(hashtextextended(%s, 1))", [name]).fetchall()
     return row[0] is not False
 
 
 def _noticed(notice: Any) -> None:
-    """Pass on that an index does not fit the memory for building it, which makes that many times as slow."""
+    """Log that an index exceeds the memory for building it, which then takes many times as long."""
     if "maintenance_work_mem" in (message := str(notice.message_primary)):
         _LOGGER.warning("PostgreSQL: %s; give more as `build_memory`.", message)
 
@@ -375,13 +348,13 @@ def _where(asked: Condition | None) -> tuple[str, list[Any]]:
 
 
 def _norm(mean_length: float) -> tuple[float, float]:
-    """The a and b of count / (count + a + b length), which is what a word's count weighs."""
+    """The a and b of a word's weight count / (count + a + b length)."""
     none, one = (float(1 / saturation(1, length, mean_length)) - 1 for length in (0, 1))
     return none, one - none
 
 
 def _askable(names: Iterable[str]) -> list[str]:
-    """Those of the ids that may be there: none has NUL or half a character."""
+    """The ids without NUL or half a character: no others are stored."""
     found = []
     for name in names:
         with suppress(InputError):
@@ -391,16 +364,7 @@ def _askable(names: Iterable[str]) -> list[str]:
 
 
 def _hnsw(cursor: Rows, wanted: int) -> None:
-    """What pgvector is to look at: by itself it names 40 rows at most, and fewer where they are of others."""
+    """Let pgvector look at enough rows: by default it names 40 at most, fewer if some belong to other tenants."""
     breadth = min(_BROADEST, max(2 * wanted, 100))
     scan = {"hnsw.iterative_scan": "relaxed_order", "hnsw.max_scan_tuples": max(20_000, 20 * wanted)}
     set_local(cursor, {"hnsw.ef_search": breadth, **scan})
-
-
-def _place(address: str) -> str:
-    """Where the server is, without user, password or options."""
-    try:
-        host = urlsplit(address).hostname
-    except ValueError:
-        return ""
-    return f" at {host}" if host else ""

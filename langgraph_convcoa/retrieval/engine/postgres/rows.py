@@ -1,4 +1,4 @@
-"""Passages as rows of PostgreSQL's binary COPY format; those of windows and words, of which there are many, as arrays."""
+"""Passages as rows of PostgreSQL's binary COPY format."""
 
 from __future__ import annotations
 
@@ -16,20 +16,18 @@ import numpy.typing as npt
 
 from langgraph_convcoa.retrieval.documents.split import Span
 from langgraph_convcoa.retrieval.encoders.base import Vectors
-from langgraph_convcoa.retrieval.engine.base import StoredPassage, search_vectors
+from langgraph_convcoa.retrieval.engine.base import USUAL_LENGTH, StoredPassage, search_vectors
 from langgraph_convcoa.retrieval.hybrid.bm25 import saturation
 
 _HEADER = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 _END = b"\xff\xff"
-_USUAL_LENGTH = 100.0
-"""Content words of a passage, at which `impact` weighs a word's count; any other mean length ranks nearly as this does."""
 _LARGEST = 32_767
 
 Keys = npt.NDArray[np.int64]
 
 
 class Postings(NamedTuple):
-    """Of every word in every passage: its number, the passage's key, its count, the passage's length, and its impact."""
+    """Every word in every passage: its number, the passage's key, its count, the passage's length, and its impact."""
 
     numbers: Keys
     owners: Keys
@@ -40,7 +38,7 @@ class Postings(NamedTuple):
 
 @lru_cache(maxsize=200_000)
 def term_number(term: str) -> int:
-    """A word as it stands in the tables: 64 bits of its hash, signed."""
+    """A word in the tables: 64 bits of its hash, signed."""
     return int.from_bytes(hashlib.blake2b(term.encode(), digest_size=8).digest(), "big", signed=True)
 
 
@@ -55,7 +53,7 @@ def passage_rows(keys: Keys, tenant: str, passages: Sequence[StoredPassage]) -> 
         rows.append(pack(">ii", 4, parts[passage.document]))
         rows += _sized(
             passage.text.encode(),
-            # The version of the format of jsonb, and what it says.
+            # The version of the jsonb format, then the content.
             b"\1" + json.dumps(dict(passage.metadata)).encode(),
             np.array(passage.spans, dtype="<i4").tobytes(),
             json.dumps(passage.terms, ensure_ascii=False, separators=(",", ":")).encode(),
@@ -64,14 +62,10 @@ def passage_rows(keys: Keys, tenant: str, passages: Sequence[StoredPassage]) -> 
     return b"".join([*rows, _END])
 
 
-def spans_of(stored: bytes) -> list[Span]:
-    """The spans of a row."""
-    return [(a, b) for a, b in np.frombuffer(stored, "<i4").reshape(-1, 2).tolist()]
-
-
-def vectors_of(stored: bytes, dimension: int) -> Vectors:
-    """The vectors of a row."""
-    return np.frombuffer(stored, "<f4").reshape(-1, dimension).astype(np.float32)
+def windows_of(spans: bytes, vectors: bytes) -> tuple[list[Span], Vectors]:
+    """The spans and vectors of a row."""
+    places = [(start, end) for start, end in np.frombuffer(spans, "<i4").reshape(-1, 2).tolist()]
+    return places, np.frombuffer(vectors, "<f4").reshape(len(places) + 1, -1).astype(np.float32)
 
 
 def window_rows(keys: Keys, tenant: str, passages: Sequence[StoredPassage]) -> bytes:
@@ -91,7 +85,7 @@ def postings(keys: Keys, terms: Sequence[Mapping[str, int]]) -> Postings:
     counts = np.fromiter(chain.from_iterable(words.values() for words in terms), dtype=np.int64, count=sum(sizes))
     lengths = np.repeat(np.array([sum(words.values()) for words in terms], dtype=np.int64), sizes)
     counts, lengths = np.minimum(counts, _LARGEST), np.minimum(lengths, _LARGEST)
-    impacts = saturation(counts, lengths, _USUAL_LENGTH).astype(np.float32)
+    impacts = saturation(counts, lengths, USUAL_LENGTH).astype(np.float32)
     return Postings(numbers, np.repeat(keys, sizes), counts, lengths, impacts)
 
 
@@ -115,12 +109,12 @@ def total_row(tenant: str, terms: Sequence[Mapping[str, int]], sign: int = 1) ->
 
 
 def _sized(*fields: bytes) -> list[bytes]:
-    """Fields of a row, each behind its length."""
+    """Fields of a row, each after its length."""
     return [part for field in fields for part in (pack(">i", len(field)), field)]
 
 
 def _text(value: str) -> npt.NDArray[Any]:
-    """A column that says the same in each row."""
+    """A column with one value."""
     return np.array(value.encode(), dtype=f"V{len(value.encode())}")
 
 
