@@ -28,11 +28,11 @@ _IRREGULAR = {stem(form): stem(forms.split()[0]) for forms in _VERBS.split(",") 
 _CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 # A CJK character counts as a word; a run without spaces (Thai, a URL) counts one for each 24 characters.
 _TOKEN = re.compile(rf"[{_CJK}]|[^\s{_CJK}]{{1,24}}")
-_MARKDOWN_HEADING = re.compile(r"^#{1,6}[^\S\n]+([^\n]+?)[#\s]*$", re.MULTILINE)
-_BLANK_LINE = re.compile(r"\n[^\S\n]*\n\s*")
-_QUESTION = re.compile(r"[?？؟][*_)\s]*\Z")
-_ENDED = re.compile(r"[.!?。！？؟:;…][\"'”’)\]*_]*\s*\Z")
-_NO_HEADING = re.compile(r"[-*•–>|]\s|\(?\d{1,3}[.)]\s|[^\n]*(?:\n|:\s)")
+_MARKDOWN_HEADING = re.compile(r"^#{1,6}[^\S\n]++([^\n]++)$", re.MULTILINE)
+_BLANK_LINE = re.compile(r"\n[^\S\n]*+\n\s*+")
+_QUESTION = re.compile(r"[?？؟][*_)\s]*+\Z")
+_ENDED = re.compile(r"[.!?。！？؟:;…][\"'”’)\]*_]*+\s*+\Z")
+_LIST_ITEM = re.compile(r"\A(?:[-*•–>|]|\(?\d{1,3}[.)])\s")
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ def _parts(text: str) -> tuple[Part, ...]:
     question, about = "", frozenset[str]()
     for block, is_heading in zip(blocks, headings, strict=True):
         if is_heading:
-            question, about = "", _stem_set(block)
+            question, about = block.strip("# ") if _QUESTION.search(block) else "", _stem_set(block)
             continue
         found = [" ".join(sentence.text.split()) for sentence in sentences(block)]
         for sentence in found:
@@ -142,7 +142,8 @@ def _headings(blocks: Sequence[str]) -> list[bool]:
     found: list[bool] = []
     followed = False
     for block in reversed(blocks):
-        bare = not _ENDED.search(block) and not _NO_HEADING.match(block) and len(block.split()) <= _HEADING_WORDS
+        line = "\n" not in block.strip() and ": " not in block and not _LIST_ITEM.match(block)
+        bare = line and not _ENDED.search(block) and len(block.split()) <= _HEADING_WORDS
         found.append(block.startswith("# ") or (bare and followed))
         followed = found[-1] or _ENDED.search(block) is not None
     return found[::-1]

@@ -217,15 +217,17 @@ class ExtractiveReasoner(Reasoner):
         found = [c for c in rank_sentences(query, evidence, self.encoder) if coverage.may_answer(c.document)]
         # A question of function words only ("why?") or of signs has no weights: nothing in it tells what it is about.
         best = max((candidate.coverage for candidate in found), default=0.0)
-        if not query.weights or best < self.min_coverage:
+        if not found or not query.weights or best < self.min_coverage:
             return [], "no sentence of the evidence is about this"
         if asks_to_compute(question) and (rows := _rows(evidence[found[0].document])):
             return [], f"{_ROWS}; sums need --data {rows}"
         if not (about := [c for c in found if is_about(query, c)]):
             return [], "no sentence of the evidence is about this"
-        ranked = [c for c in about if c.fits]
-        if not ranked:
+        if not any(c.fits for c in about):
             return [], f"no sentence about this holds a {NEEDED[query.kind]}"
+        # A sentence without the name, time or number may follow one that has it.
+        first = next(c for c in about if c.fits)
+        ranked = [first, *(c for c in found if c is not first and c.probability <= first.probability)]
         return [replace(c, share=coverage.shares[c.document]) for c in ranked], ""
 
 

@@ -28,9 +28,9 @@ LACKING_WEIGHT = 1.5
 """What it costs a sentence, with its neighbours and title, that they lack words of the question where others hold all
 (`COMPLETE`). Set by hand, for a few passages about one thing: "opened" must not stand for "closed" because it came first."""
 COMPLETE = 0.99
-SHORT, CLOSE, NEAR_ENOUGH = 3, 0.6, 0.4
+SHORT, CLOSE, NEAR_ENOUGH = 3, 0.6, 0.3
 """Words of a short question, and the least cosine of a sentence that lacks a word of a short or of a longer question."""
-UNFIT_WEIGHT = 6.0
+UNFIT_WEIGHT = 2.0
 """What it costs a sentence to lack the name, time or number that is asked for."""
 _NEAR = SENTENCE_FEATURES.index("question words in the sentence and its neighbours")
 _TYPE = SENTENCE_FEATURES.index("a word of the wanted type")
@@ -114,13 +114,16 @@ def rank_sentences(query: Query, evidence: Sequence[Document], encoder: Sentence
 
 
 def is_about(query: Query, candidate: Candidate) -> bool:
-    """Whether a sentence with its neighbours, heading and title holds enough of what the question asks.
+    """Whether a sentence with its neighbours, heading and title is about what the question asks.
 
-    It holds all words, or half of them and a close meaning; a question of at most `SHORT` words needs a closer one.
+    It holds all words of the question, or its meaning is close. The fewer words a question has, the closer it must be, for
+    each of them matters. Without an encoder half of the words are enough.
     """
     if not query.asked or candidate.held >= COMPLETE:
         return True
-    return candidate.held >= 0.5 and candidate.similarity >= (CLOSE if len(query.asked) <= SHORT else NEAR_ENOUGH)
+    if len(query.asked) > SHORT:
+        return candidate.similarity >= NEAR_ENOUGH
+    return candidate.held >= 0.5 and candidate.similarity >= CLOSE
 
 
 def _scored(query: Query, found: list[Candidate], encoder: SentenceEncoder | None) -> list[Candidate]:

@@ -282,6 +282,8 @@ def test_a_heading_belongs_to_the_text_under_it_and_is_no_answer(question: str, 
 def test_a_question_in_front_of_its_answer_is_no_answer() -> None:
     document = Document("# Fines\nWhere do I pay a fine? At the machine. When is it open? At night.", id="a")
     assert correct("Where do I pay a fine?", [document]).answer == "At the machine."
+    heading = Document("## Who runs the group?\nTwo volunteers do.\n\n## Rooms\nThey are below.", id="c")
+    assert correct("Who runs the group?", [heading]).answer == "Two volunteers do."
     assert not correct("Where is it?", [Document("Where is the lamp?", id="b")]).supported
 
 

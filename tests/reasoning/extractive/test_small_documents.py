@@ -37,4 +37,3 @@ def test_the_shares_of_right_answers_and_refusals() -> None:
     assert not quoted
     assert len(wrong["absent"]) <= 0.05 * absent, wrong["absent"]
     assert len(wrong["answered"]) <= 0.1 * (len(rows) - absent), wrong["answered"]
-    print(f"right {len(rows) - absent - len(wrong['answered'])}/{len(rows) - absent}; {wrong}")
