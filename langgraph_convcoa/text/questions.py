@@ -49,6 +49,11 @@ _NUMBER_WORDS = frozenset(f"{SMALL_NUMBERS}|{TENS}|{_LARGE_NUMBERS}|{_PARTS}|per
 _REASON_WORDS = frozenset(
     "because|due|since|therefore|thus|hence|so|order|allow|allowed|caused|cause|reason|result|led".split("|")  # noqa: SIM905
 )
+_LEANS = re.compile(
+    rf"^\W*(?:and|but|so|what about|how about|what else)\b|\b(?:{PERSONAL}|this|that|these|those|there|one|ones|former|latter"
+    r"|same|else|other|others|another)\b",
+    re.IGNORECASE,
+)
 _EDGES = "\"'“”‘’.,;:!?()[]{}…—–-"
 
 
@@ -96,6 +101,16 @@ def fits(kind: AnswerType, token: str, first: bool) -> bool:
     if kind in ("person", "place"):
         return is_name(token, first)
     return kind != "reason" or bare(token).lower() in _REASON_WORDS
+
+
+def leans_on_conversation(question: str) -> bool:
+    """Whether a question has a word that may point to earlier turns: a pronoun, "the same", "and" or "what about" first.
+
+    Example:
+        >>> leans_on_conversation("When was it built?"), leans_on_conversation("When was Oslo built?")
+        (True, False)
+    """
+    return _LEANS.search(question) is not None
 
 
 def holds_negation(text: str) -> bool:

@@ -36,31 +36,12 @@ _SUFFIXES = frozenset(
     i ia ies y ity ive ous ly ally ness ment a o is us um en ern ite ites t te ted ting tion like based""".split()  # noqa: SIM905
 ) | {""}
 _PREFIXES = tuple("un re non mis over under inter anti pre post sub super multi dis out co self".split())  # noqa: SIM905
-_DEMONYMS = {
-    "french": "franc",
-    "dutch": "netherland",
-    "swiss": "switzerland",
-    "greek": "greec",
-    "spanish": "spain",
-    "polish": "poland",
-    "danish": "denmark",
-    "welsh": "wale",
-    "irish": "ireland",
-    "scottish": "scotland",
-    "english": "england",
-    "british": "britain",
-    "turkish": "turkey",
-    "swedish": "sweden",
-    "finnish": "finland",
-    "norwegian": "norway",
-}
-_COUNTRIES = {
-    "us": ("america", "american", "usa", "u.s"),
-    "usa": ("america", "american", "us", "u.s"),
-    "america": ("us", "usa", "u.s"),
-    "american": ("us", "usa", "u.s"),
-    "uk": ("britain", "british", "england"),
-}
+_COUNTRIES = """
+    us usa u.s america american, uk britain british england, french franc, dutch netherland, swiss switzerland, greek greec,
+    spanish spain, polish poland, danish denmark, welsh wale, irish ireland, scottish scotland, english england,
+    turkish turkey, swedish sweden, finnish finland, norwegian norway"""
+_SAME = {word: frozenset(group.split()) for group in _COUNTRIES.split(",") for word in group.split()}
+"""Stems that name the same country."""
 
 
 @dataclass(frozen=True)
@@ -77,11 +58,6 @@ class Term:
     run: int = -1
     common: bool = False
     last: bool = True
-
-
-def is_common(form: str) -> bool:
-    """Whether a stem is that of an English word of a small dictionary, names left out."""
-    return form in _dictionary()
 
 
 def may_be_name(form: str) -> bool:
@@ -153,7 +129,7 @@ def find_terms(question: str) -> tuple[Term, ...]:
     found: list[Term] = []
     run, running = -1, False
     for n, piece in enumerate(pieces):
-        common = is_common(piece.form)
+        common = piece.form in _dictionary()
         following = pieces[n + 1] if n + 1 < len(pieces) else None
         named = telling and piece.raw[0].isupper() and not _QUESTION_WORD.match(piece.raw) and piece.form not in STOP_WORDS
         if named and piece.opens:
@@ -212,7 +188,7 @@ def _pieces(question: str) -> list[_Piece]:
 def _is_english(pieces: list[_Piece]) -> bool:
     """Whether the words that are no names are mostly English; a question of one or two words may be anything."""
     words = [piece for piece in pieces if piece.raw.isalpha() and (piece.opens or not piece.raw[0].isupper())]
-    known = sum(piece.form in STOP_WORDS or is_common(piece.form) for piece in words)
+    known = sum(piece.form in STOP_WORDS or piece.form in _dictionary() for piece in words)
     return len(words) - known < 2 or known >= len(words) / 2
 
 
@@ -263,9 +239,9 @@ class Held:
 
     def _word(self, term: Term) -> bool:
         form, raw = term.form, plain(term.text)
-        if form in self.forms or raw in self._raws or _DEMONYMS.get(form, form) in self.forms or raw in self._joined:
+        if form in self.forms or raw in self._raws or raw in self._joined:
             return True
-        if any(other in self._raws for other in _COUNTRIES.get(raw, ())):
+        if not self.forms.isdisjoint(_SAME.get(form, ())) or not self._raws.isdisjoint(_SAME.get(raw, ())):
             return True
         if raw in self._initials and term.text.isupper():
             return True

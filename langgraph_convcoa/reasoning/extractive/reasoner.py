@@ -25,11 +25,19 @@ from langgraph_convcoa.reasoning.base import (
     Reasoner,
     Unsolved,
 )
+from langgraph_convcoa.reasoning.extractive.answer_kind import NEEDED, asks_to_compute
 from langgraph_convcoa.reasoning.extractive.compound import split_question
 from langgraph_convcoa.reasoning.extractive.coverage import NOTHING, cover
 from langgraph_convcoa.reasoning.extractive.excerpts import ELLIPSIS, Excerpt, choose_excerpts, clip
-from langgraph_convcoa.reasoning.extractive.query import count_words, make_query, stands_alone
-from langgraph_convcoa.reasoning.extractive.sentence_ranking import Candidate, SentenceEncoder, passage_score, rank_sentences
+from langgraph_convcoa.reasoning.extractive.query import make_query, stands_alone
+from langgraph_convcoa.reasoning.extractive.reading import count_words
+from langgraph_convcoa.reasoning.extractive.sentence_ranking import (
+    Candidate,
+    SentenceEncoder,
+    is_about,
+    passage_score,
+    rank_sentences,
+)
 from langgraph_convcoa.text.words import content_words
 
 NEAREST_WORDS = 25
@@ -43,6 +51,7 @@ _SMALL_TALK = re.compile(rf"\W*\b(?:{_GREETS})\b(?:\W*\b(?:{_GREETS}|there|every
 _THANKS = re.compile(r"\b(?:thank|thanks|thx|cheers)\b", re.IGNORECASE)
 _STOP = re.compile(r"[.!?。！？؟][\"'”’)\]]*\Z")
 _FULL_STOP = re.compile(r"\.+(?=[\"'”’)\]]*\Z)")
+_ROWS = "rows were found"
 OFF_TOPIC = 0.6
 """A further sentence's passage must hold this share of the question's words that the best sentence's passage holds."""
 
@@ -162,12 +171,16 @@ class ExtractiveReasoner(Reasoner):
 
     def _nothing(self, question: str, request: CorrectRequest, indexes: Sequence[int]) -> str:
         """That nothing was found, and the nearest passage, named as such, where one shares a word with the question."""
+        evidence = [request.evidence[index] for index in indexes]
+        if (reason := self._ranked(question, request.history, evidence)[1]).startswith(_ROWS):
+            return f"{NOTHING} {reason[0].upper()}{reason[1:]}."
         query = make_query(question, request.history)
-        ranked = rank_sentences(query, [request.evidence[index] for index in indexes], self.encoder)
-        if not ranked or ranked[0].coverage <= 0 or self.max_words < 2 * NEAREST_WORDS:
+        ranked = rank_sentences(query, evidence, self.encoder)
+        nearest = max(ranked, key=lambda candidate: (candidate.held, candidate.probability), default=None)
+        if nearest is None or nearest.coverage <= 0 or self.max_words < 2 * NEAREST_WORDS:
             return NOTHING
-        text = clip(ranked[0], query, NEAREST_WORDS).replace("“", "‘").replace("”", "’")
-        return f"{NOTHING} The nearest passage is “{_FULL_STOP.sub('', text)}” [{indexes[ranked[0].document] + 1}]."
+        text = clip(nearest, query, NEAREST_WORDS).replace("“", "‘").replace("”", "’")
+        return f"{NOTHING} The nearest passage is “{_FULL_STOP.sub('', text)}” [{indexes[nearest.document] + 1}]."
 
     def _solved(self, item: ChainItem, request: CorrectRequest, budget: int, shown: list[str]) -> str:
         places = {document.id: index for index, document in enumerate(request.evidence)}
@@ -201,11 +214,20 @@ class ExtractiveReasoner(Reasoner):
         coverage = cover(question, evidence, history, query.leans)
         if coverage.missing:
             return [], coverage.missing
-        ranked = [c for c in rank_sentences(query, evidence, self.encoder) if coverage.may_answer(c.document)]
+        found = [c for c in rank_sentences(query, evidence, self.encoder) if coverage.may_answer(c.document)]
         # A question of function words only ("why?") or of signs has no weights: nothing in it tells what it is about.
-        best = max((candidate.coverage for candidate in ranked), default=0.0)
-        if not query.weights or best < self.min_coverage:
+        best = max((candidate.coverage for candidate in found), default=0.0)
+        if not found or not query.weights or best < self.min_coverage:
             return [], "no sentence of the evidence is about this"
+        if asks_to_compute(question) and (rows := _rows(evidence[found[0].document])):
+            return [], f"{_ROWS}; sums need --data {rows}"
+        if not (about := [c for c in found if is_about(query, c)]):
+            return [], "no sentence of the evidence is about this"
+        if not any(c.fits for c in about):
+            return [], f"no sentence about this holds a {NEEDED[query.kind]}"
+        # A sentence without the name, time or number may follow one that has it.
+        first = next(c for c in about if c.fits)
+        ranked = [first, *(c for c in found if c is not first and c.probability <= first.probability)]
         return [replace(c, share=coverage.shares[c.document]) for c in ranked], ""
 
 
@@ -286,6 +308,11 @@ def _cited(text: str, number: int) -> str:
     if (stop := _STOP.search(text)) is not None:
         return f"{text[: stop.start()]} [{number}]{stop[0]}"
     return f"{text} [{number}]."
+
+
+def _rows(document: Document) -> str:
+    """The file whose rows a passage holds, or ""."""
+    return str(document.metadata.get("source") or "a table") if "row" in document.metadata else ""
 
 
 def _name(document: Document) -> str:

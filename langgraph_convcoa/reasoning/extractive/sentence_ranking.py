@@ -13,14 +13,12 @@ import numpy as np
 from langchain_core.documents import Document
 from numpy.typing import NDArray
 
-from langgraph_convcoa.reasoning.extractive.query import Query, Token, tokens_of, with_roots
+from langgraph_convcoa.reasoning.extractive.answer_kind import may_answer
+from langgraph_convcoa.reasoning.extractive.query import Query
+from langgraph_convcoa.reasoning.extractive.reading import ROOT, Token, read_passage, with_roots
 from langgraph_convcoa.reasoning.extractive.weights import SENTENCE_FEATURES, SENTENCE_WEIGHTS, SENTENCE_WEIGHTS_ENCODER
-from langgraph_convcoa.text.kept import kept_by_characters
 from langgraph_convcoa.text.questions import fits
-from langgraph_convcoa.text.words import content_words, sentences
 
-MAX_SENTENCE = 80
-"""Tokens of the longest piece that is taken as a sentence; longer ones are cut."""
 ENCODED = 8
 """Sentences whose similarity of meaning is asked for; the words choose them."""
 LEANING_TYPE_WEIGHT = 2.0
@@ -30,7 +28,10 @@ LACKING_WEIGHT = 1.5
 """What it costs a sentence, with its neighbours and title, that they lack words of the question where others hold all
 (`COMPLETE`). Set by hand, for a few passages about one thing: "opened" must not stand for "closed" because it came first."""
 COMPLETE = 0.99
-_KEPT_CHARACTERS = 500_000
+SHORT, CLOSE, NEAR_ENOUGH = 3, 0.6, 0.3
+"""Words of a short question, and the least cosine of a sentence that lacks a word of a short or of a longer question."""
+UNFIT_WEIGHT = 2.0
+"""What it costs a sentence to lack the name, time or number that is asked for."""
 _NEAR = SENTENCE_FEATURES.index("question words in the sentence and its neighbours")
 _TYPE = SENTENCE_FEATURES.index("a word of the wanted type")
 
@@ -48,7 +49,9 @@ class Candidate:
     """A sentence of the evidence.
 
     `document` counts the evidence from 0; `coverage` is the share of the question's words that it or its passage holds, in
-    [0, 1]; `probability` that it holds the answer; `share` of what the question names that its passage holds.
+    [0, 1]; `probability` that it holds the answer; `share` of what the question names that its passage holds; `question` that
+    it stands under; `held`: share of the question's words in it, its neighbours, heading and title; `fits`: it holds a name,
+    time or number if one is asked for; `similarity` of meaning, 1 without an encoder.
     """
 
     document: int
@@ -58,6 +61,10 @@ class Candidate:
     probability: float = 0.0
     features: tuple[float, ...] = ()
     share: float = 1.0
+    question: str = ""
+    held: float = 1.0
+    fits: bool = True
+    similarity: float = 1.0
 
 
 def rank_sentences(query: Query, evidence: Sequence[Document], encoder: SentenceEncoder | None = None) -> list[Candidate]:
@@ -66,24 +73,26 @@ def rank_sentences(query: Query, evidence: Sequence[Document], encoder: Sentence
     Evidence comes best first; `score`, `quote` and `title` in its metadata are used where they are. An encoder adds the
     similarity of meaning for the sentences that the words put in front.
     """
-    passages = [_passage(document) for document in evidence]
-    frequency = Counter(stem for passage in passages for _, _, stems in passage.sentences for stem in stems)
-    count = sum(len(passage.sentences) for passage in passages)
+    passages = [read_passage(document) for document in evidence]
+    frequency = Counter(stem for passage in passages for part in passage.parts for stem in part.stems)
+    count = sum(len(passage.parts) for passage in passages)
     idf = {word: weight * math.log(1 + (count + 1) / (frequency[word] + 0.5)) for word, weight in query.weights.items()}
     about = {word: value for word, value in idf.items() if word in query.about}
     total, total_about = sum(idf.values()) or 1.0, sum(about.values()) or 1.0
+    known = with_roots(sorted(query.asked))
     found: list[Candidate] = []
     seen: set[str] = set()
     for number, passage in enumerate(passages):
         in_passage = _covered(idf, passage.stems) / total
-        for index, (text, tokens, stems) in enumerate(passage.sentences):
-            if text in seen:
+        for index, part in enumerate(passage.parts):
+            if part.text in seen:
                 continue
-            seen.add(text)
+            seen.add(part.text)
+            text, tokens = part.text, part.tokens
+            stems = part.stems | part.about if part.question else part.stems
             near = passage.around(index)
-            coverage = _covered(idf, stems) / total
             features = (
-                coverage,
+                _covered(idf, stems) / total,
                 _covered(idf, near) / total,
                 in_passage,
                 _adjacent(query, tokens),
@@ -95,8 +104,26 @@ def rank_sentences(query: Query, evidence: Sequence[Document], encoder: Sentence
                 float(bool(passage.quote) and (text in passage.quote or passage.quote in text)),
                 math.log(1 + len(tokens)),
             )
-            found.append(Candidate(number, text, tokens, _covered(about, passage.stems) / total_about, features=features))
+            coverage = _covered(about, passage.stems) / total_about
+            held = sum(word in near or f"{word[:ROOT]}-" in near for word in query.asked) / max(1, len(query.asked))
+            fits_kind = bool(part.question and held >= COMPLETE) or may_answer(query.kind, tokens, known)
+            found.append(
+                Candidate(number, text, tokens, coverage, features=features, question=part.question, held=held, fits=fits_kind)
+            )
     return _scored(query, found, encoder)
+
+
+def is_about(query: Query, candidate: Candidate) -> bool:
+    """Whether a sentence with its neighbours, heading and title is about what the question asks.
+
+    It holds all words of the question, or its meaning is close. The fewer words a question has, the closer it must be, for
+    each of them matters. Without an encoder half of the words are enough.
+    """
+    if not query.asked or candidate.held >= COMPLETE:
+        return True
+    if len(query.asked) > SHORT:
+        return candidate.similarity >= NEAR_ENOUGH
+    return candidate.held >= 0.5 and candidate.similarity >= CLOSE
 
 
 def _scored(query: Query, found: list[Candidate], encoder: SentenceEncoder | None) -> list[Candidate]:
@@ -107,6 +134,7 @@ def _scored(query: Query, found: list[Candidate], encoder: SentenceEncoder | Non
     # The few words of "When was it?" say little of the sentence; the wanted type must.
     complete = plain[:, _NEAR].max() >= COMPLETE
     typed = LACKING_WEIGHT * complete * (plain[:, _NEAR] - plain[:, _NEAR].max())
+    typed = typed - UNFIT_WEIGHT * np.array([not candidate.fits for candidate in found])
     if query.leans:
         typed += LEANING_TYPE_WEIGHT * (plain[:, _TYPE] - plain[:, _TYPE].max())
         # What was just said answers a new question only where it holds the wanted type ("Who wrote it?", "When was it?").
@@ -114,16 +142,17 @@ def _scored(query: Query, found: list[Candidate], encoder: SentenceEncoder | Non
             [fit == 0 and c.text.rstrip(".") in query.said for c, fit in zip(found, plain[:, _TYPE], strict=True)]
         )
     logits = table @ SENTENCE_WEIGHTS + typed
+    similarity = np.ones(len(found))
     if encoder is not None:
         best = np.sort(np.argsort(-logits, kind="stable")[:ENCODED])
         found, table = [found[i] for i in best], table[best]
-        vectors = np.asarray(encoder.encode_passages([candidate.text[:1_000] for candidate in found]))
+        vectors = np.asarray(encoder.encode_passages([f"{c.question} {c.text}".strip()[:1_000] for c in found]))
         similarity = vectors @ _state(query, encoder)
         table[:, -3], table[:, -2] = similarity, similarity - similarity.max()
         logits = table @ SENTENCE_WEIGHTS_ENCODER + typed[best]
     probabilities = 1 / (1 + np.exp(-logits))
     return [
-        replace(found[i], probability=float(probabilities[i]), features=tuple(table[i].tolist()))
+        replace(found[i], probability=float(probabilities[i]), similarity=float(similarity[i]))
         for i in np.argsort(-probabilities, kind="stable")
     ]
 
@@ -135,18 +164,6 @@ def _state(query: Query, encoder: SentenceEncoder) -> NDArray[Any]:
     return np.asarray(state / (np.linalg.norm(state) or 1.0))
 
 
-@dataclass(frozen=True)
-class _Passage:
-    sentences: list[tuple[str, tuple[Token, ...], frozenset[str]]]
-    title: frozenset[str]
-    stems: frozenset[str]
-    quote: str
-
-    def around(self, index: int) -> frozenset[str]:
-        """Stems of a sentence, of the two beside it and of the title."""
-        return self.title.union(*(stems for _, _, stems in self.sentences[max(0, index - 1) : index + 2]))
-
-
 def passage_score(document: Document) -> float:
     """The score that the retrieval gave a document; 0 where there is none that is a finite number."""
     try:
@@ -154,30 +171,6 @@ def passage_score(document: Document) -> float:
     except (TypeError, ValueError):
         return 0.0
     return score if math.isfinite(score) else 0.0
-
-
-def _passage(document: Document) -> _Passage:
-    metadata = document.metadata
-    parts = _sentences(document.page_content)
-    title = frozenset(with_roots(content_words(str(metadata.get("title") or ""))))
-    stems = title.union(*(part[2] for part in parts))
-    return _Passage(parts, title, stems, " ".join(str(metadata.get("quote") or "").split()))
-
-
-@kept_by_characters(_KEPT_CHARACTERS)
-def _sentences(text: str) -> list[tuple[str, tuple[Token, ...], frozenset[str]]]:
-    """Kept for passages that come again: for the answer after its sub-questions, and for what is asked next."""
-    cut = [piece for sentence in sentences(text) for piece in _pieces(sentence.text)]
-    return [(piece, tokens, frozenset(stem for token in tokens for stem in token.stems)) for piece, tokens in cut]
-
-
-def _pieces(text: str) -> list[tuple[str, tuple[Token, ...]]]:
-    text = " ".join(text.split())
-    tokens = tokens_of(text)
-    if len(tokens) <= MAX_SENTENCE:
-        return [(text, tokens)] if tokens else []
-    blocks = (tokens[first : first + MAX_SENTENCE] for first in range(0, len(tokens), MAX_SENTENCE))
-    return [(piece, tokens_of(piece)) for block in blocks if (piece := text[block[0].start : block[-1].end])]
 
 
 def _covered(idf: dict[str, float], stems: frozenset[str]) -> float:
