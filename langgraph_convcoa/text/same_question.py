@@ -1,52 +1,46 @@
-"""Comparison of two self-contained questions, precision first: a wrong recall is a wrong answer."""
+"""Comparison of two self-contained questions. In doubt they differ: a wrong recall is a wrong answer."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
-from langgraph_convcoa.text.kept import kept_by_characters
+from langgraph_convcoa.text.clean import flat
 from langgraph_convcoa.text.questions import AUXILIARIES, WH, answer_type, leans_on_conversation
 from langgraph_convcoa.text.words import STOP_WORDS, content_items, content_words, words
 
 SAME_SIMILARITY = 0.8
 """Least cosine of two questions whose words agree (chosen on the tuning part of `python -m experiments.memory`)."""
 LONGEST_COMPARED = 500
-"""Characters; what is longer is never taken for the same question."""
+"""Characters. A longer question is the same as no other."""
 LEAST_ITEMS = 2
 """Fewer content words do not say what is meant."""
 
 _LEAD = re.compile(
-    r"^(?:(?:ok(?:ay)?|so|well|hi|hello|please|also|again)\b[,!.]?\s+)*"
-    r"(?:(?:(?:can|could|would|will) you (?:please )?)?(?:tell|remind|give|show|explain to)(?: me| us)?(?: again)?"
-    r"(?: about)?\b"
-    r"|(?:do|did) you (?:happen to )?know\b|i(?: would|['’]d)? (?:like|want|need) to know\b|i (?:am |was )?wonder(?:ing)?\b)?"
-    r"[,:]?\s*",
+    r"^(?:(?:please|also|again)\b,?\s+)*(?:(?:(?:can|could|would|will) you (?:please )?)?(?:tell|remind|show) me(?: again)?\b"
+    r"|do you know\b|i (?:would like|want|need) to know\b|i wonder\b)?,?\s*",
     re.IGNORECASE,
 )
-_TAIL = re.compile(r"[\s,]*\b(?:please|again|once more|exactly|by the way)[\s?.!]*$", re.IGNORECASE)
 _NEWS = re.compile(
-    r"\b(?:latest|newest|currently|(?<!non-)current(?! (?:assets?|liabilit|ratio|tax|portion|accounts?|and\b|or\b)|[?.,])"
-    r"|today|tonight|tomorrow|yesterday|now|nowadays|at the moment|recent|recently|news|up[- ]to[- ]date|so far"
-    r"|this (?:week|month|year|morning|season)|last (?:week|month|night))\b",
+    r"\b(?:latest|newest|current|currently|today|tonight|tomorrow|yesterday|now|nowadays|at the moment|recent|recently|news"
+    r"|up[- ]to[- ]date|so far|(?:this|last) (?:week|month|year|night|morning|season))\b",
     re.IGNORECASE,
 )
 _WH = re.compile(rf"\b(?:{WH})\b", re.IGNORECASE)
 _WHY = re.compile(r"\b(?:why|reasons?|causes?|caused|led to)\b", re.IGNORECASE)
 _SIGNS = re.compile(r"\w[+#]+(?!\w)|(?<![\w.)])[-−]\d")
-_AMOUNT = re.compile(r"\bthe (?:total )?amount of\b", re.IGNORECASE)
 _DEFINITION = re.compile(
     r"^(?:what|who) (?:(?:is|are|was|were) (?:an? )?\w[\w-]*|(?:an? )?\w+ (?:is|are))[?.!\s]*$", re.IGNORECASE
 )
 # "In what year" is "when", "the number of" is "how many".
 _LIGHT = frozenset(f"a an the is are was were be been am in of {WH.replace('|', ' ')}".split())
-_AMOUNTS = frozenset(["amount", "quantiti", "mani", "much", "number"])
-_MEASURES = {"date": frozenset(["year", "date"]), "number": _AMOUNTS, "thing": _AMOUNTS}
+_MEASURES = {"date": frozenset(["year", "date"]), "number": frozenset(["amount", "quantiti", "mani", "much", "number"])}
 
 
 @dataclass(frozen=True)
 class Meaning:
-    """What a question asks as far as its words tell: two that ask the same have equal meanings.
+    """What a question asks, as far as its words show.
 
     `order`: its content words in order; `names` and `numbers` of them; `telling`: function words that change the meaning;
     `leans`: it needs the conversation to be understood; `news`: it asks for what changes from day to day.
@@ -61,7 +55,7 @@ class Meaning:
     news: bool
 
 
-@kept_by_characters(500_000)
+@lru_cache(maxsize=2_000)
 def meaning(question: str) -> Meaning:
     """What a question asks.
 
@@ -70,8 +64,8 @@ def meaning(question: str) -> Meaning:
         >>> found.kind, found.order, sorted(found.names)
         ('date', ('film', 'releas', 'franc'), ['franc'])
     """
-    text = _TAIL.sub("", _LEAD.sub("", " ".join(question.split()), count=1))
-    kind = _kind(_AMOUNT.sub("", text))
+    text = _LEAD.sub("", flat(question), count=1)
+    kind = _kind(text)
     items = content_items(text) if content_words(text) else ()
     items = tuple(item for item in items if item.form not in _MEASURES.get(kind, ()))
     return Meaning(

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import Stemmer
 from sentencex import get_sentence_boundaries
 
-from langgraph_convcoa.text.questions import SMALL_NUMBERS
+from langgraph_convcoa.text.questions import NUMBER_WORDS
 
 _CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 # Scripts that are written without spaces and with vowel signs that `\w` does not hold: Thai, Lao, Myanmar, Khmer.
@@ -214,9 +214,7 @@ def stem(word: str) -> str:
 
 _CITATION = re.compile(r"\[\d+(?:\s*[,;-]\s*\d+)*\]")
 _LIST_MARK = re.compile(r"^\s*(?:\d{1,3}[.)]|[-*•#>]+)(?:\s+|$)")
-# "one" is left out: it is a pronoun more often than a number.
-_NUMBERS = {word: str(n) for n, word in enumerate(SMALL_NUMBERS.split("|"), 2)}
-_NUMBERS |= {"thirti": "30", "forti": "40", "fifti": "50", "sixti": "60", "seventi": "70", "eighti": "80", "nineti": "90"}
+_NUMBERS = {stem(word): digits for word, digits in NUMBER_WORDS.items()}
 
 
 def number_form(form: str) -> str:

@@ -9,8 +9,8 @@ from itertools import groupby
 
 from langchain_core.documents import Document
 
-from langgraph_convcoa.text.clean import flat
-from langgraph_convcoa.text.questions import AUXILIARIES, PERSONAL, WH
+from langgraph_convcoa.reasoning.extractive.query import KIND_WORDS
+from langgraph_convcoa.text.questions import PERSONAL
 from langgraph_convcoa.text.terms import Held, Term, find_terms
 from langgraph_convcoa.text.words import content_words
 
@@ -19,12 +19,8 @@ NOTHING = "I found nothing about this in the documents."
 _LONGEST = 500
 """Characters of a question that may be a bare pronoun with little around it."""
 _TITLES = ("title", "heading", "section")
-_LEADS = rf"(?:{WH}|{AUXILIARIES}|and|but|so|also|then|in|on|at|by|for|to|from|with|of|about|many|much|long|old|far|often)"
-_BARE_PRONOUN = re.compile(
-    rf"^(?:{_LEADS}\W+)*(?:(?:what|which)\s+\w+\s+)?(?:{_LEADS}\W+)*(?P<verb>(?<=who )\w+\s+)?"
-    rf"(?P<word>{PERSONAL})\b(?!['’]s\s+(?:true|like))(?P<rest>.*)$",
-    re.IGNORECASE | re.DOTALL,
-)
+_PRONOUN = re.compile(rf"\b(?:{PERSONAL})\b(?!['’]s\s+(?:true|like))", re.IGNORECASE)
+_OPENS = re.compile(r"^\W*(who|what|which)\b", re.IGNORECASE)
 # "How long does it take to ...", "Is it true that ...": a pronoun that stands for what follows.
 _STANDS_FOR_REST = re.compile(r"\b(?:that|to|for|when|if|whether|who|which)\b|\btime\b", re.IGNORECASE)
 
@@ -127,13 +123,17 @@ def _about_subject(passages: Sequence[Held], anywhere: Held, history: Sequence[t
 
 def _bare_pronoun(question: str) -> str:
     """The pronoun of a question that nothing in it explains, or ""."""
-    found = _BARE_PRONOUN.match(flat(question[:_LONGEST]))
+    found = _PRONOUN.search(question[:_LONGEST])
     if found is None:
         return ""
-    word = found["word"].lower()
-    if word != "it" or found["verb"]:
-        return word
-    return "" if _STANDS_FOR_REST.search(found["rest"]) or not content_words(found["rest"]) else word
+    before = set(content_words(question[: found.start()])) - KIND_WORDS
+    after, word = question[found.end() :], found[0].lower()
+    # "Who introduced it?", "What film did he make?": one word before it explains nothing yet.
+    opens = _OPENS.match(question)
+    if len(before) > (opens is not None):
+        return ""
+    did = bool(before and opens and opens[1].lower() == "who")
+    return word if word != "it" or did or (content_words(after) and not _STANDS_FOR_REST.search(after)) else ""
 
 
 def group_terms(terms: Sequence[Term]) -> tuple[Group, ...]:

@@ -20,10 +20,10 @@ _POINTING = re.compile(r"\bthe\b", re.IGNORECASE)
 _DEFINITION = re.compile(r"^(?:what|who) (?:is|are|was|were) (?!the\b)\S+(?: \S+)?$", re.IGNORECASE)
 
 
-_KIND_WORDS = frozenset(
+KIND_WORDS = frozenset(
     content_words(
         "many much long old far tall high large big often fast deep wide heavy hot cold year date day name happen take place"
-        " part know call stand mean refer definition define"
+        " part know call stand mean refer definition define title type kind nationality ever"
     )
 )
 """Words that say what kind of answer is wanted, which the answer need not repeat."""
@@ -31,31 +31,24 @@ _KIND_WORDS = frozenset(
 
 @dataclass(frozen=True)
 class Query:
-    """A question as the ranking sees it.
+    """A question as the ranking sees it. Words are stems."""
 
-    `texts`: what an encoder reads, with weights; `said`: what the turn before answered, where the question depends on it
-    (`leans`); `weights`: of the stems, those of earlier turns included; `about`: the stems of which the evidence must hold a
-    share; `names` and `pairs`: stems of names and numbers, and neighbouring stems, in the question itself; `kind`: what kind
-    of answer it wants; `asked`: stems of the question itself without words such as "many", which the answer need not repeat.
-    """
-
-    texts: tuple[tuple[str, float], ...]
-    said: str
-    leans: bool
-    weights: dict[str, float]
-    about: frozenset[str]
-    names: frozenset[str]
-    pairs: tuple[tuple[str, str], ...]
+    texts: tuple[tuple[str, float], ...]  # what an encoder reads, with weights
+    said: str  # answer of the turn before, if the question depends on it
+    leans: bool  # the question depends on the conversation
+    weights: dict[str, float]  # words, those of earlier turns included
+    about: frozenset[str]  # words of which the evidence must hold a share
+    names: frozenset[str]  # names and numbers of the question
+    pairs: tuple[tuple[str, str], ...]  # neighbouring words of the question
     kind: AnswerType
-    asked: frozenset[str] = frozenset()
+    asked: frozenset[str] = frozenset()  # words of the question, without those that the answer need not repeat ("many")
 
 
 def make_query(question: str, history: Sequence[tuple[str, str]] = ()) -> Query:
     """Weigh the words of a question, and with a smaller weight those of the turns before where it depends on them.
 
-    A question depends on the conversation when it holds a pronoun, begins with "and" or "what about", or has no content word.
-    A short one that does not ("How many layers?") may: the turn before then decides between sentences, not whether the
-    evidence is about the question.
+    A question depends on the conversation if it holds a pronoun, begins with "and" or "what about", or has no content word.
+    For another short question ("How many layers?") the turn before helps to choose the sentence only.
 
     Example:
         >>> query = make_query("When was it?", [("Who introduced the network?", "Hopfield [1].")])
@@ -64,7 +57,7 @@ def make_query(question: str, history: Sequence[tuple[str, str]] = ()) -> Query:
     """
     own = content_words(question)
     weights = _weighed(own, 1.0)
-    asked = frozenset(with_roots(own)[: len(own)]) - _KIND_WORDS
+    asked = frozenset(with_roots(own)[: len(own)]) - KIND_WORDS
     about = frozenset(with_roots(sorted(asked))) or frozenset(weights)
     texts, said = [(question, 1.0)], ""
     leans = bool(history) and (not own or leans_on_conversation(question))
@@ -75,22 +68,16 @@ def make_query(question: str, history: Sequence[tuple[str, str]] = ()) -> Query:
             about = frozenset(weights)
             texts.append((history[-1][0][:1_000], HISTORY_WEIGHT))
             said = history[-1][1]
-    names = {
-        stem
-        for token in tokens_of(question)[1:]
-        if is_name(token.text, False) or is_number(token.text)
-        for stem in token.stems
-    }
-    pairs = tuple(itertools.pairwise(own))
+    tokens = [token for token in tokens_of(question)[1:] if is_name(token.text, False) or is_number(token.text)]
     return Query(
-        tuple(texts),
-        said,
-        leans,
-        weights,
-        about,
-        frozenset(names),
-        pairs,
-        answer_type(question),
+        texts=tuple(texts),
+        said=said,
+        leans=leans,
+        weights=weights,
+        about=about,
+        names=frozenset(stem for token in tokens for stem in token.stems),
+        pairs=tuple(itertools.pairwise(own)),
+        kind=answer_type(question),
         asked=asked,
     )
 

@@ -6,10 +6,12 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from threading import Lock
+from typing import Any
 
+from cachetools import LRUCache, cached
 from langchain_core.documents import Document
 
-from langgraph_convcoa.text.kept import kept_by_characters
 from langgraph_convcoa.text.words import content_words, sentences, stem
 
 MAX_SENTENCE = 80
@@ -61,12 +63,11 @@ class Part:
 
 @dataclass(frozen=True)
 class Passage:
-    """The sentences of a passage, the stems of its title, all its stems, and the quote that the retrieval chose."""
+    """The sentences of a passage, the stems of its title, and all its stems."""
 
     parts: tuple[Part, ...]
     title: frozenset[str]
     stems: frozenset[str]
-    quote: str
 
     def around(self, index: int) -> frozenset[str]:
         """Stems of a sentence, of the two beside it under the same heading, and of heading and title."""
@@ -79,8 +80,7 @@ def read_passage(document: Document) -> Passage:
     """What may be quoted of a document. No question and no heading is a part: both belong to the text under them."""
     parts = _parts(document.page_content)
     title = _stem_set(str(document.metadata.get("title") or ""))
-    stems = title.union(*(part.stems | part.about for part in parts))
-    return Passage(parts, title, stems, " ".join(str(document.metadata.get("quote") or "").split()))
+    return Passage(parts, title, title.union(*(part.stems | part.about for part in parts)))
 
 
 def tokens_of(text: str) -> tuple[Token, ...]:
@@ -111,7 +111,11 @@ def _stem_set(text: str) -> frozenset[str]:
     return frozenset(with_roots(content_words(text)))
 
 
-@kept_by_characters(_KEPT_CHARACTERS)
+def _size(parts: tuple[Part, ...]) -> int:
+    return 100 + sum(len(part.text) for part in parts)
+
+
+@cached(LRUCache[Any, tuple[Part, ...]](_KEPT_CHARACTERS, getsizeof=_size), lock=Lock())
 def _parts(text: str) -> tuple[Part, ...]:
     """Kept for passages that come again: for the answer after its sub-questions, and for what is asked next."""
     blocks = list(filter(str.strip, _BLANK_LINE.split(_MARKDOWN_HEADING.sub(r"\n\n# \1\n\n", text))))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -28,8 +28,8 @@ from langgraph_convcoa.reasoning.base import (
 from langgraph_convcoa.reasoning.extractive.answer_kind import NEEDED, asks_to_compute
 from langgraph_convcoa.reasoning.extractive.compound import split_question
 from langgraph_convcoa.reasoning.extractive.coverage import NOTHING, cover
-from langgraph_convcoa.reasoning.extractive.excerpts import ELLIPSIS, Excerpt, choose_excerpts, clip
 from langgraph_convcoa.reasoning.extractive.query import make_query, stands_alone
+from langgraph_convcoa.reasoning.extractive.quotes import ELLIPSIS, Quote, choose_quotes, clip
 from langgraph_convcoa.reasoning.extractive.reading import count_words
 from langgraph_convcoa.reasoning.extractive.sentence_ranking import (
     Candidate,
@@ -52,6 +52,7 @@ _THANKS = re.compile(r"\b(?:thank|thanks|thx|cheers)\b", re.IGNORECASE)
 _STOP = re.compile(r"[.!?。！？؟][\"'”’)\]]*\Z")
 _FULL_STOP = re.compile(r"\.+(?=[\"'”’)\]]*\Z)")
 _ROWS = "rows were found"
+_LONGEST_KEPT = 2_000
 OFF_TOPIC = 0.6
 """A further sentence's passage must hold this share of the question's words that the best sentence's passage holds."""
 
@@ -138,16 +139,17 @@ class ExtractiveReasoner(Reasoner):
     def _answer(self, request: CorrectRequest) -> str:
         """The best sentences of every solved sub-question, each with its [n], and what had no answer."""
         if not request.chain:
-            question = request.optimized_question or request.question
-            excerpts = self._excerpts(question, request, range(len(request.evidence)), self.max_words)
-            return _joined(excerpts) or self._nothing(question, request, range(len(request.evidence)))
+            question, everything = request.optimized_question or request.question, range(len(request.evidence))
+            quotes = self._quotes(question, request, everything, self.max_words)
+            return _joined(quotes) or self._nothing(question, request, everything)
         failed = [item for item in request.chain if item["status"] == "failed"]
         without = [item for item in request.chain if item["status"] == "unsupported"]
         # Two parts of a question often have one sentence as their answer: it is given once.
         solved = list({item["answer"]: item for item in reversed(request.chain) if item["status"] in SOLVED}.values())[::-1]
-        notes = [_failure(item, len(request.chain)) for item in failed]
         if not solved and not failed:
-            return self._nothing_in_chain(request)
+            told = (self._nothing(item["sub_question"], request, _places(item, request)) for item in request.chain)
+            return next((text for text in told if text != NOTHING), NOTHING)
+        notes = [_failure(item, len(request.chain)) for item in failed]
         notes += [f'I found nothing about "{item["sub_question"]}" in the documents.' for item in without]
         notes = _fitted(notes, self.max_words // 2 if solved else self.max_words)
         left = self.max_words - sum(count_words(note) for note in notes)
@@ -155,23 +157,13 @@ class ExtractiveReasoner(Reasoner):
         shown: list[str] = []
         for number, item in enumerate(solved):
             budget = _share([count_words(other["answer"]) + 1 for other in solved[number:]], left)
-            text = self._solved(item, request, budget, shown)
-            left -= count_words(text)
-            texts.append(text)
+            texts.append(self._solved(item, request, budget, shown))
+            left -= count_words(texts[-1])
         return " ".join(dict.fromkeys(filter(None, [*texts, *notes]))) or NOTHING
 
-    def _nothing_in_chain(self, request: CorrectRequest) -> str:
-        """That nothing was found, with the nearest passage of the first sub-question that has one."""
-        places = {document.id: index for index, document in enumerate(request.evidence)}
-        for item in request.chain:
-            indexes = [places[identity] for identity in item["evidence"] if identity in places]
-            if (text := self._nothing(item["sub_question"], request, indexes)) != NOTHING:
-                return text
-        return NOTHING
-
-    def _nothing(self, question: str, request: CorrectRequest, indexes: Sequence[int]) -> str:
-        """That nothing was found, and the nearest passage, named as such, where one shares a word with the question."""
-        evidence = [request.evidence[index] for index in indexes]
+    def _nothing(self, question: str, request: CorrectRequest, places: Sequence[int]) -> str:
+        """That nothing was found, and the nearest passage, named as such, if it shares a word with the question."""
+        evidence = [request.evidence[place] for place in places]
         if (reason := self._ranked(question, request.history, evidence)[1]).startswith(_ROWS):
             return f"{NOTHING} {reason[0].upper()}{reason[1:]}."
         query = make_query(question, request.history)
@@ -180,31 +172,32 @@ class ExtractiveReasoner(Reasoner):
         if nearest is None or nearest.coverage <= 0 or self.max_words < 2 * NEAREST_WORDS:
             return NOTHING
         text = clip(nearest, query, NEAREST_WORDS).replace("“", "‘").replace("”", "’")
-        return f"{NOTHING} The nearest passage is “{_FULL_STOP.sub('', text)}” [{indexes[nearest.document] + 1}]."
+        return f"{NOTHING} The nearest passage is “{_FULL_STOP.sub('', text)}” [{places[nearest.document] + 1}]."
 
     def _solved(self, item: ChainItem, request: CorrectRequest, budget: int, shown: list[str]) -> str:
-        places = {document.id: index for index, document in enumerate(request.evidence)}
-        indexes = [places[identity] for identity in item["evidence"] if identity in places]
-        if stated := _stated([request.evidence[index] for index in indexes]):
+        """The answer of a solved sub-question; `shown` are the quotes of those before it."""
+        places = _places(item, request)
+        if stated := _stated([request.evidence[place] for place in places]):
             lines = any("\n" in text for text in stated.values())
-            return ("\n" if lines else " ").join(_cited(text, indexes[place] + 1) for place, text in stated.items())
+            return ("\n" if lines else " ").join(_cited(text, places[n] + 1) for n, text in stated.items())
         found = item["status"] in ("filled", "corrected")
-        if found and (excerpts := self._excerpts(item["sub_question"], request, indexes, budget)):
-            new = [excerpt for excerpt in excerpts if not any(excerpt.text.strip(ELLIPSIS) in text for text in shown)]
-            shown += [excerpt.text for excerpt in new]
+        if found and (quotes := self._quotes(item["sub_question"], request, places, budget)):
+            new = [quote for quote in quotes if not any(quote.text.strip(ELLIPSIS) in text for text in shown)]
+            shown += [quote.text for quote in new]
             return _joined(new)
         text = _fitted([item["answer"]], budget - 1)[0]
-        return _cited(text, indexes[0] + 1) if indexes and text else text
+        return _cited(text, places[0] + 1) if places and text else text
 
-    def _excerpts(self, question: str, request: CorrectRequest, indexes: Sequence[int], budget: int) -> list[Excerpt]:
-        # Verification puts the document of the short answer first; the ranks that count here are those of the retrieval.
-        # A walk along an evidence graph ranks otherwise than the scores: the order in which its evidence is numbered tells.
-        walked = any("graph_path" in request.evidence[index].metadata for index in indexes)
-        indexes = sorted(indexes, key=lambda index: index if walked else -passage_score(request.evidence[index]))
-        evidence = [request.evidence[index] for index in indexes]
-        ranked, _ = self._ranked(question, request.history, evidence)
-        chosen = choose_excerpts(_on_topic(ranked), make_query(question, request.history), budget)
-        return [replace(excerpt, document=indexes[excerpt.document]) for excerpt in chosen]
+    def _quotes(self, question: str, request: CorrectRequest, places: Sequence[int], budget: int) -> list[Quote]:
+        # Verification puts the document of the short answer first; the order that counts here is that of the retrieval: by
+        # score, or as numbered after a walk along an evidence graph.
+        walked = any("graph_path" in request.evidence[place].metadata for place in places)
+        places = sorted(places, key=lambda place: place if walked else -passage_score(request.evidence[place]))
+        ranked, _ = self._ranked(question, request.history, [request.evidence[place] for place in places])
+        # Further sentences come from passages that are about the question as much as the best sentence's own.
+        ranked = [c for c in ranked if c.share >= ranked[0].share and c.coverage >= OFF_TOPIC * ranked[0].coverage]
+        chosen = choose_quotes(ranked, make_query(question, request.history), budget)
+        return [replace(quote, document=places[quote.document]) for quote in chosen]
 
     def _ranked(self, question: str, history: History, evidence: Sequence[Document]) -> tuple[list[Candidate], str]:
         """Candidates best first, those left out whose passage lacks what the question names; or none, and why."""
@@ -231,11 +224,8 @@ class ExtractiveReasoner(Reasoner):
         return [replace(c, share=coverage.shares[c.document]) for c in ranked], ""
 
 
-_LONGEST_KEPT = 2_000
-
-
 class _Remembering:
-    """An encoder that keeps the vectors of the last texts: `correct` and `answer` ask for the same ones."""
+    """An encoder that keeps the vectors of the last texts: a turn asks for the same ones several times."""
 
     def __init__(self, encoder: SentenceEncoder) -> None:
         self._encoder = encoder
@@ -243,19 +233,18 @@ class _Remembering:
         self._lock = threading.Lock()
 
     def encode_queries(self, texts: Sequence[str], /) -> NDArray[Any]:
-        return self._encoded(texts, True)
+        return self._encoded(True, texts, self._encoder.encode_queries)
 
     def encode_passages(self, texts: Sequence[str], /) -> NDArray[Any]:
-        return self._encoded(texts, False)
+        return self._encoded(False, texts, self._encoder.encode_passages)
 
-    def _encoded(self, texts: Sequence[str], queries: bool) -> NDArray[Any]:
+    def _encoded(self, queries: bool, texts: Sequence[str], encode: Callable[[Sequence[str]], NDArray[Any]]) -> NDArray[Any]:
         with self._lock:
             known = {text: self._vectors[queries, text] for text in texts if (queries, text) in self._vectors}
         if new := [text for text in dict.fromkeys(texts) if text not in known]:
-            encode = self._encoder.encode_queries if queries else self._encoder.encode_passages
             known |= zip(new, np.asarray(encode(new)), strict=True)
         with self._lock:
-            self._vectors.update(((queries, text), vector) for text, vector in known.items() if len(text) <= _LONGEST_KEPT)
+            self._vectors.update(((queries, text), known[text]) for text in new if len(text) <= _LONGEST_KEPT)
         return np.stack([known[text] for text in texts])
 
 
@@ -291,16 +280,14 @@ def _stated(evidence: Sequence[Document]) -> dict[int, str]:
     return {place: text for place, text in told.items() if isinstance(text, str) and text}
 
 
-def _on_topic(ranked: Sequence[Candidate]) -> list[Candidate]:
-    """The best sentence, and those of passages that are about the question as much as its own."""
-    if not ranked:
-        return []
-    best = ranked[0]
-    return [c for c in ranked if c.share >= best.share and c.coverage >= OFF_TOPIC * best.coverage]
+def _places(item: ChainItem, request: CorrectRequest) -> list[int]:
+    """Where the evidence of a sub-question stands in the evidence of the turn."""
+    places = {document.id: place for place, document in enumerate(request.evidence)}
+    return [places[identity] for identity in item["evidence"] if identity in places]
 
 
-def _joined(excerpts: Sequence[Excerpt]) -> str:
-    return " ".join(_cited(excerpt.text, excerpt.document + 1) for excerpt in excerpts)
+def _joined(quotes: Sequence[Quote]) -> str:
+    return " ".join(_cited(quote.text, quote.document + 1) for quote in quotes)
 
 
 def _cited(text: str, number: int) -> str:

@@ -13,31 +13,31 @@ import numpy as np
 from langchain_core.documents import Document
 from numpy.typing import NDArray
 
-from langgraph_convcoa.reasoning.extractive.answer_kind import may_answer
+from langgraph_convcoa.reasoning.extractive.answer_kind import NEEDED, of_kind
 from langgraph_convcoa.reasoning.extractive.query import Query
 from langgraph_convcoa.reasoning.extractive.reading import ROOT, Token, read_passage, with_roots
 from langgraph_convcoa.reasoning.extractive.weights import SENTENCE_FEATURES, SENTENCE_WEIGHTS, SENTENCE_WEIGHTS_ENCODER
-from langgraph_convcoa.text.questions import fits
 
 ENCODED = 8
-"""Sentences whose similarity of meaning is asked for; the words choose them."""
+"""Sentences that are encoded, the best by their words."""
+# The rest is set by hand: SQuAD has no conversations, and small collections have few passages about one thing.
 LEANING_TYPE_WEIGHT = 2.0
+"""Weight of the wanted kind of word in a question that depends on the conversation."""
 REPEATED_WEIGHT = 1.5
-"""Set by hand, for questions that depend on the conversation: SQuAD has none."""
+"""Cost of what the turn before said."""
 LACKING_WEIGHT = 1.5
-"""What it costs a sentence, with its neighbours and title, that they lack words of the question where others hold all
-(`COMPLETE`). Set by hand, for a few passages about one thing: "opened" must not stand for "closed" because it came first."""
+"""Cost of lacking words of the question, if the surroundings of another sentence hold all of them (`COMPLETE`)."""
+UNFIT_WEIGHT = 2.0
+"""Cost of lacking the name, time or number that is asked for."""
 COMPLETE = 0.99
 SHORT, CLOSE, NEAR_ENOUGH = 3, 0.6, 0.3
 """Words of a short question, and the least cosine of a sentence that lacks a word of a short or of a longer question."""
-UNFIT_WEIGHT = 2.0
-"""What it costs a sentence to lack the name, time or number that is asked for."""
 _NEAR = SENTENCE_FEATURES.index("question words in the sentence and its neighbours")
 _TYPE = SENTENCE_FEATURES.index("a word of the wanted type")
 
 
 class SentenceEncoder(Protocol):
-    """What ranks by meaning: vectors of unit length, one a row."""
+    """Encodes texts as rows of unit length."""
 
     def encode_queries(self, texts: Sequence[str], /) -> NDArray[Any]: ...
 
@@ -46,71 +46,66 @@ class SentenceEncoder(Protocol):
 
 @dataclass(frozen=True)
 class Candidate:
-    """A sentence of the evidence.
+    """A sentence of the evidence. Shares are in [0, 1]."""
 
-    `document` counts the evidence from 0; `coverage` is the share of the question's words that it or its passage holds, in
-    [0, 1]; `probability` that it holds the answer; `share` of what the question names that its passage holds; `question` that
-    it stands under; `held`: share of the question's words in it, its neighbours, heading and title; `fits`: it holds a name,
-    time or number if one is asked for; `similarity` of meaning, 1 without an encoder.
-    """
-
-    document: int
+    document: int  # place in the evidence, from 0
     text: str
     tokens: tuple[Token, ...]
-    coverage: float
-    probability: float = 0.0
+    coverage: float  # share of the question's words that its passage holds
+    probability: float = 0.0  # that it holds the answer
     features: tuple[float, ...] = ()
-    share: float = 1.0
-    question: str = ""
-    held: float = 1.0
-    fits: bool = True
-    similarity: float = 1.0
+    share: float = 1.0  # share of what the question names that its passage holds
+    question: str = ""  # the question that it stands under
+    held: float = 1.0  # share of the question's words in it, its neighbours, heading and title; names anywhere in the passage
+    fits: bool = True  # it holds a name, time or number if one is asked for
+    similarity: float = 1.0  # of meaning; 1 without an encoder
 
 
 def rank_sentences(query: Query, evidence: Sequence[Document], encoder: SentenceEncoder | None = None) -> list[Candidate]:
-    """The sentences of the evidence, the one most likely to hold the answer first; the same text is kept once.
+    """The sentences of the evidence, the one most likely to hold the answer first; equal texts once.
 
-    Evidence comes best first; `score`, `quote` and `title` in its metadata are used where they are. An encoder adds the
-    similarity of meaning for the sentences that the words put in front.
+    Evidence comes best first. An encoder adds the similarity of meaning for the best sentences by their words.
     """
     passages = [read_passage(document) for document in evidence]
     frequency = Counter(stem for passage in passages for part in passage.parts for stem in part.stems)
     count = sum(len(passage.parts) for passage in passages)
     idf = {word: weight * math.log(1 + (count + 1) / (frequency[word] + 0.5)) for word, weight in query.weights.items()}
     about = {word: value for word, value in idf.items() if word in query.about}
-    total, total_about = sum(idf.values()) or 1.0, sum(about.values()) or 1.0
     known = with_roots(sorted(query.asked))
-    found: list[Candidate] = []
-    seen: set[str] = set()
+    found: dict[str, Candidate] = {}
     for number, passage in enumerate(passages):
-        in_passage = _covered(idf, passage.stems) / total
         for index, part in enumerate(passage.parts):
-            if part.text in seen:
+            if part.text in found:
                 continue
-            seen.add(part.text)
-            text, tokens = part.text, part.tokens
             stems = part.stems | part.about if part.question else part.stems
             near = passage.around(index)
+            # A passage names its subject once, and says "the fort" afterwards.
+            said = near | (query.names & passage.stems)
+            held = sum(word in said or f"{word[:ROOT]}-" in said for word in query.asked) / max(1, len(query.asked))
+            wanted = query.kind != "thing" and any(of_kind(query.kind, part.tokens, known))
             features = (
-                _covered(idf, stems) / total,
-                _covered(idf, near) / total,
-                in_passage,
-                _adjacent(query, tokens),
+                _share(idf, stems),
+                _share(idf, near),
+                _share(idf, passage.stems),
+                _adjacent(query, part.tokens),
                 _part(query.names, stems),
                 _part(query.names, passage.stems),
-                _type_fit(query, tokens),
+                float(wanted),
                 float(number == 0),
                 1.0 / (1 + number),
-                float(bool(passage.quote) and (text in passage.quote or passage.quote in text)),
-                math.log(1 + len(tokens)),
+                math.log(1 + len(part.tokens)),
             )
-            coverage = _covered(about, passage.stems) / total_about
-            held = sum(word in near or f"{word[:ROOT]}-" in near for word in query.asked) / max(1, len(query.asked))
-            fits_kind = bool(part.question and held >= COMPLETE) or may_answer(query.kind, tokens, known)
-            found.append(
-                Candidate(number, text, tokens, coverage, features=features, question=part.question, held=held, fits=fits_kind)
+            found[part.text] = Candidate(
+                number,
+                part.text,
+                part.tokens,
+                coverage=_share(about, passage.stems),
+                features=features,
+                question=part.question,
+                held=held,
+                fits=wanted or query.kind not in NEEDED or bool(part.question and held >= COMPLETE),
             )
-    return _scored(query, found, encoder)
+    return _scored(query, list(found.values()), encoder)
 
 
 def is_about(query: Query, candidate: Candidate) -> bool:
@@ -131,13 +126,13 @@ def _scored(query: Query, found: list[Candidate], encoder: SentenceEncoder | Non
         return []
     plain = np.array([candidate.features for candidate in found])
     table = np.column_stack((plain, plain[:, 0] - plain[:, 0].max(), np.zeros((len(found), 2)), np.ones(len(found))))
-    # The few words of "When was it?" say little of the sentence; the wanted type must.
     complete = plain[:, _NEAR].max() >= COMPLETE
     typed = LACKING_WEIGHT * complete * (plain[:, _NEAR] - plain[:, _NEAR].max())
     typed = typed - UNFIT_WEIGHT * np.array([not candidate.fits for candidate in found])
     if query.leans:
+        # The few words of "When was it?" say little about the sentence. The wanted kind of word says more.
         typed += LEANING_TYPE_WEIGHT * (plain[:, _TYPE] - plain[:, _TYPE].max())
-        # What was just said answers a new question only where it holds the wanted type ("Who wrote it?", "When was it?").
+        # What was just said answers a new question only if it holds the wanted kind of word ("Who wrote it?", "When was it?").
         typed -= REPEATED_WEIGHT * np.array(
             [fit == 0 and c.text.rstrip(".") in query.said for c, fit in zip(found, plain[:, _TYPE], strict=True)]
         )
@@ -158,14 +153,14 @@ def _scored(query: Query, found: list[Candidate], encoder: SentenceEncoder | Non
 
 
 def _state(query: Query, encoder: SentenceEncoder) -> NDArray[Any]:
-    """The vector of the question, moved towards the turn before where it depends on that."""
+    """The vector of the question, moved towards the turn before if it depends on that."""
     texts, weights = zip(*query.texts, strict=True)
     state = np.array(weights) @ np.asarray(encoder.encode_queries(texts))
     return np.asarray(state / (np.linalg.norm(state) or 1.0))
 
 
 def passage_score(document: Document) -> float:
-    """The score that the retrieval gave a document; 0 where there is none that is a finite number."""
+    """The score of the retrieval; 0 if it is no finite number."""
     try:
         score = float(document.metadata.get("score") or 0.0)
     except (TypeError, ValueError):
@@ -173,8 +168,9 @@ def passage_score(document: Document) -> float:
     return score if math.isfinite(score) else 0.0
 
 
-def _covered(idf: dict[str, float], stems: frozenset[str]) -> float:
-    return sum(value for word, value in idf.items() if word in stems)
+def _share(idf: dict[str, float], stems: frozenset[str]) -> float:
+    """Share of the weighted words that are among some stems."""
+    return sum(value for word, value in idf.items() if word in stems) / (sum(idf.values()) or 1.0)
 
 
 def _part(wanted: frozenset[str], stems: frozenset[str]) -> float:
@@ -187,8 +183,3 @@ def _adjacent(query: Query, tokens: Sequence[Token]) -> float:
     flat = [stem for token in tokens for stem in token.stems if not stem.endswith("-")]
     beside = set(itertools.pairwise(flat)) | set(zip(flat, flat[2:], strict=False))
     return sum((a, b) in beside or (b, a) in beside for a, b in query.pairs) / len(query.pairs)
-
-
-def _type_fit(query: Query, tokens: Sequence[Token]) -> float:
-    new = ((n, token) for n, token in enumerate(tokens) if not any(stem in query.weights for stem in token.stems))
-    return float(query.kind != "thing" and any(fits(query.kind, token.text, n == 0) for n, token in new))

@@ -22,8 +22,8 @@ from langgraph_convcoa.reasoning.base import (
     Reasoner,
     Unsolved,
 )
-from langgraph_convcoa.reasoning.extractive.excerpts import choose_excerpts
 from langgraph_convcoa.reasoning.extractive.query import make_query, stands_alone
+from langgraph_convcoa.reasoning.extractive.quotes import choose_quotes
 from langgraph_convcoa.reasoning.extractive.reading import count_words
 from langgraph_convcoa.reasoning.extractive.reasoner import NOTHING, ExtractiveReasoner
 from langgraph_convcoa.reasoning.extractive.sentence_ranking import rank_sentences
@@ -522,8 +522,8 @@ def test_any_text_is_answered_within_the_words(texts: list[str], question: str, 
     query = make_query(question, [(before, before)])
     ranked = rank_sentences(query, evidence)
     assert [c.probability for c in ranked] == sorted((c.probability for c in ranked), reverse=True)
-    chosen = choose_excerpts(ranked, query, words)
-    assert sum(count_words(excerpt.text) + 1 for excerpt in chosen) <= words
+    chosen = choose_quotes(ranked, query, words)
+    assert sum(count_words(quote.text) + 1 for quote in chosen) <= words
     assert len(answer(question, [item(question, evidence=evidence)], evidence, [(before, before)], words).split()) <= words
 
 
