@@ -27,11 +27,13 @@ REPEATED_WEIGHT = 1.5
 """Cost of what the turn before said."""
 LACKING_WEIGHT = 1.5
 """Cost of lacking words of the question, if the surroundings of another sentence hold all of them (`COMPLETE`)."""
-UNFIT_WEIGHT = 2.0
+UNFIT_WEIGHT = 1.0
 """Cost of lacking the name, time or number that is asked for."""
 COMPLETE = 0.99
-SHORT, CLOSE, NEAR_ENOUGH = 3, 0.6, 0.3
-"""Words of a short question, and the least cosine of a sentence that lacks a word of a short or of a longer question."""
+SHORT = 3
+"""Words of a short question."""
+CLOSE, CLOSE_TO_NAME, NEAR_ENOUGH = 0.6, 0.48, 0.3
+"""Least cosine of a sentence that lacks a word of a short question, of a short one with a name, or of a longer question."""
 _NEAR = SENTENCE_FEATURES.index("question words in the sentence and its neighbours")
 _TYPE = SENTENCE_FEATURES.index("a word of the wanted type")
 
@@ -118,7 +120,7 @@ def is_about(query: Query, candidate: Candidate) -> bool:
         return True
     if len(query.asked) > SHORT:
         return candidate.similarity >= NEAR_ENOUGH
-    return candidate.held >= 0.5 and candidate.similarity >= CLOSE
+    return candidate.held >= 0.5 and candidate.similarity >= (CLOSE_TO_NAME if query.names else CLOSE)
 
 
 def _scored(query: Query, found: list[Candidate], encoder: SentenceEncoder | None) -> list[Candidate]:
