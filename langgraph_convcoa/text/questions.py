@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Literal
 
-AnswerType = Literal["date", "number", "person", "place", "reason", "thing"]
-"""The kind of answer by `answer_type`: a date, a number, a name, a place, a reason, or anything else."""
+AnswerType = Literal["date", "number", "person", "owner", "place", "reason", "thing"]
+"""The kind of answer by `answer_type`: a date, a number, a name, an owner, a place, a reason, or anything else."""
 
 # Vocabulary, as alternatives of a regular expression.
 WH = "who|whom|whose|what|which|when|where|why|how"
@@ -38,6 +38,7 @@ _TYPES: dict[AnswerType, str] = {
     "number": rf"\bhow (?:{_DEGREES}|heavy|hot|cold)\b|\b(?:what|which) (?:\w+ ){{0,3}}?(?:{_QUANTITIES}|rank)\b"
     r"|\b(?:percent(?:age)?|number) of\b.*\bwhat\b",
     "person": rf"\b(?:who|whom)\b|{_WHAT}(?:{_PEOPLE})\b",
+    "owner": r"\bwhose\b",
     "place": rf"\bwhere\b|{_WHAT}(?:{_PLACES}|nation|countries|cities|states|street|building|area|province|village)\b",
     "reason": r"\bwhy\b|\bwhat (?:was |is )?(?:the )?(?:reason|cause[ds]?|led to)\b|\bhow (?:come|did|do|does)\b",
 }

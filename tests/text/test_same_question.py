@@ -22,6 +22,7 @@ OTHER = [
     ("When was Acme founded?", "When was Acme established?"),
     ("When was Acme founded?", "Who founded Acme?"),
     ("When was Acme founded?", "Where was Acme founded?"),
+    ("Whose car hit the bridge?", "What car hit the bridge?"),
     ("What was the revenue of Acme in 2018?", "What was the revenue of Acme in 2019?"),
     ("What was the net revenue of Acme in 2018?", "What was the revenue of Acme in 2018?"),
     ("What was the change in sales from 2018 to 2019?", "What was the change in sales from 2019 to 2018?"),
