@@ -1,4 +1,4 @@
-"""Which passages hold what a question is about: those that do not cannot answer it."""
+"""Which passages hold the names, numbers, quoted and rare words of a question."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ class Group:
     def held(self, here: Held, anywhere: Held) -> bool:
         """Whether a passage holds the group.
 
-        Of a name the last uncommon word must stand here; those before it may be initials here, or stand in another passage.
-        Of common words only, as in a title, half are enough.
+        The last uncommon word of a name must stand here. Words before it may be initials, or stand in another passage. Half
+        of the words are enough if all are common, as in a title.
         """
         keys = [term for term in self.terms if not term.common and len(term.text) > 1]
         if not keys:
@@ -55,15 +55,15 @@ class Group:
 class Coverage:
     """What the evidence holds of what a question is about.
 
-    `shares`: of each passage, the share of the question's terms that it holds, 1 where the question has none; `missing`: why
-    no passage can hold the answer, or "".
+    `shares`: share of the question's terms in each passage, 1 if the question has none; `missing`: why no passage can hold
+    the answer, or "".
     """
 
     shares: tuple[float, ...]
     missing: str = ""
 
     def may_answer(self, passage: int) -> bool:
-        """Whether a passage holds enough: half of the terms, or where none holds so many, the most of all."""
+        """Whether a passage holds half of the terms, or the most of all if none holds half."""
         most = max(self.shares, default=0.0)
         return self.shares[passage] > 0 and self.shares[passage] >= min(most, 0.5)
 
@@ -73,8 +73,8 @@ def cover(
 ) -> Coverage:
     """What the evidence holds of the names, numbers, quoted and rare words of a question.
 
-    A question that depends on the conversation (`leans`) and names nothing itself is about what the turns before name. What
-    an earlier answer says may be asked about without standing in the evidence again.
+    A question that depends on the conversation (`leans`) and names nothing is about what the turns before name. A term of an
+    earlier answer need not stand in the evidence.
 
     Example:
         >>> evidence = [Document("Oslo was founded in 1040."), Document("Bergen lies in the west.")]
@@ -107,7 +107,7 @@ def cover(
 
 
 def _about_subject(passages: Sequence[Held], anywhere: Held, history: Sequence[tuple[str, str]]) -> Coverage:
-    """A passage must hold one of the names that the conversation is about, where any passage holds one."""
+    """A passage must hold a name that the conversation is about, if any passage does."""
     every = (1.0,) * len(passages)
     for question, answer in reversed(history[-3:]):
         asked = group_terms(find_terms(question[:2_000]))
@@ -147,6 +147,6 @@ def _part(place: int, term: Term) -> int:
 
 
 def passage_texts(document: Document) -> tuple[str, ...]:
-    """What of a passage may hold a name: its text, and what it stands under."""
+    """The texts of a passage that may hold a name: its text, title and headings."""
     metadata = document.metadata
     return (document.page_content, *(str(metadata[key]) for key in _TITLES if metadata.get(key)))

@@ -63,8 +63,7 @@ class ExtractiveReasoner(Reasoner):
     Args:
         encoder: Adds similarity of meaning to the choice of sentences; without one only the words count.
         max_words: Words of an answer at most, citation marks included.
-        min_coverage: Share of the question's words, weighted by rarity, that the best sentence or its passage must hold for
-            the evidence to be about the question.
+        min_coverage: Share of the question's words, weighted by rarity, that the best passage must hold.
 
     Raises:
         InputError: max_words is below 10.
@@ -79,7 +78,7 @@ class ExtractiveReasoner(Reasoner):
     """
 
     plans_over_evidence = False
-    """Its plan is made of the question's words; what it looks up is looked up once."""
+    """It plans by the question's words alone."""
 
     def __init__(self, encoder: SentenceEncoder | None = None, max_words: int = 60, *, min_coverage: float = 0.25) -> None:
         if max_words < 10:
@@ -89,15 +88,12 @@ class ExtractiveReasoner(Reasoner):
         self.min_coverage = min_coverage
 
     def plan(self, request: PlanRequest, config: RunnableConfig | None = None) -> ActionChain:
-        """One node without a guess for each part of the question; with the conversation where one of them may depend on it.
-
-        A greeting or thanks is answered at once with what can be asked.
-        """
+        """One node without a guess for each part of the question. A greeting is answered with what can be asked."""
         if small_talk(request.question):
             return ActionChain(optimized_question=request.question, draft_answer=_greeting(request.question, request.actions))
         if special := [name for name, is_one in request.recognised.items() if is_one]:
             node = ActionNode(action=special[0], sub_question=request.question, missing=True)
-            # With the conversation, in whose light it was recognised.
+            # The conversation helped to recognise it.
             return ActionChain(optimized_question=request.question, nodes=(node,), self_contained=False)
         actions = {name: about for name, about in request.actions.items() if name not in request.recognised}
         parts = split_question(request.question, max(1, request.max_sub_questions))
@@ -110,11 +106,11 @@ class ExtractiveReasoner(Reasoner):
         return ActionChain(optimized_question=request.question, nodes=nodes, self_contained=alone)
 
     def finds(self, question: str, evidence: Sequence[Document], history: History) -> bool:
-        """Whether the evidence holds something to answer from; where not, the next action is asked."""
+        """Whether the evidence holds an answer. If not, the next action is asked."""
         return bool(_stated(evidence) or self._ranked(question, history, evidence)[0])
 
     def correct(self, request: CorrectRequest, config: RunnableConfig | None = None) -> Corrected:
-        """The best sentence for each item, or unsupported with the reason; and the answer from the best sentences of all."""
+        """The best sentence for each item, or why there is none, and the answer from the best sentences of all."""
         if small_talk(request.question):
             return Corrected((), _greeting(request.question, {}))
         corrections = [self._corrected(item, request.history) for item in request.items]
@@ -200,7 +196,7 @@ class ExtractiveReasoner(Reasoner):
         return [replace(quote, document=places[quote.document]) for quote in chosen]
 
     def _ranked(self, question: str, history: History, evidence: Sequence[Document]) -> tuple[list[Candidate], str]:
-        """Candidates best first, those left out whose passage lacks what the question names; or none, and why."""
+        """Candidates, the best first, whose passages hold what the question names; or none, and why."""
         if not evidence:
             return [], "no evidence was found"
         query = make_query(question, history)
@@ -208,7 +204,7 @@ class ExtractiveReasoner(Reasoner):
         if coverage.missing:
             return [], coverage.missing
         found = [c for c in rank_sentences(query, evidence, self.encoder) if coverage.may_answer(c.document)]
-        # A question of function words only ("why?") or of signs has no weights: nothing in it tells what it is about.
+        # A question of function words only ("why?") has no weights.
         best = max((candidate.coverage for candidate in found), default=0.0)
         if not found or not query.weights or best < self.min_coverage:
             return [], "no sentence of the evidence is about this"
@@ -259,23 +255,20 @@ def small_talk(question: str) -> bool:
 
 
 def _greeting(question: str, actions: dict[str, str]) -> str:
-    """A greeting, and what can be asked: the beginnings of the actions' descriptions, which say what they do."""
+    """A greeting, and what can be asked: the beginnings of the actions' descriptions."""
     about = [" ".join(description.split(";")[0].split())[:200].rstrip(". ") for description in actions.values()]
     able = f", which I look up as follows: {'; '.join(filter(None, about))}" if any(about) else ""
     return f"{'You are welcome' if _THANKS.search(question) else 'Hello'}! Please ask me a question{able}."
 
 
 def _best_action(question: str, actions: dict[str, str]) -> str:
-    """The action whose name or description shares most words with the question; the first one where none stands out."""
+    """The action whose name and description share most words with the question; of several the first."""
     asked = set(content_words(question))
-    names = list(actions)
-    shared = [len(asked & set(content_words(f"{name.replace('_', ' ')} {actions[name]}"))) for name in names]
-    best = max(range(len(names)), key=lambda index: (shared[index], -index))
-    return names[best] if shared[best] > shared[0] else names[0]
+    return max(actions, key=lambda name: len(asked & set(content_words(f"{name.replace('_', ' ')} {actions[name]}"))))
 
 
 def _stated(evidence: Sequence[Document]) -> dict[int, str]:
-    """What of the evidence, by its place, answers as it stands: what an action made for the question, not what it found."""
+    """Answers that an action computed (its `extract`), by the place of their evidence. They are not searched for sentences."""
     told = {place: document.metadata.get("extract") for place, document in enumerate(evidence)}
     return {place: text for place, text in told.items() if isinstance(text, str) and text}
 
@@ -291,7 +284,7 @@ def _joined(quotes: Sequence[Quote]) -> str:
 
 
 def _cited(text: str, number: int) -> str:
-    """The mark stands before the full stop, also one inside a quotation, so that it is read as a part of its own sentence."""
+    """A text with its mark before the full stop, also before one inside a quotation."""
     if (stop := _STOP.search(text)) is not None:
         return f"{text[: stop.start()]} [{number}]{stop[0]}"
     return f"{text} [{number}]."
@@ -314,7 +307,7 @@ def _failure(item: ChainItem, parts: int) -> str:
 
 
 def _share(needs: Sequence[int], budget: int) -> int:
-    """The first one's part of a budget of words: what it needs and its share of the rest, or less where all need more."""
+    """The first part's words: what it needs and its share of the rest; its share of the budget if all need more."""
     rest = budget - sum(needs)
     return max(2, needs[0] + rest // len(needs) if rest >= 0 else budget * needs[0] // sum(needs))
 
