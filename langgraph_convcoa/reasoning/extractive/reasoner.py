@@ -212,10 +212,10 @@ class ExtractiveReasoner(Reasoner):
             return [], f"{_ROWS}; sums need --data {rows}"
         if not (about := [c for c in found if is_about(query, c)]):
             return [], "no sentence of the evidence is about this"
-        if not any(c.fits for c in about):
+        first = next((c for c in about if c.fits), about[0] if query.leans else None)
+        if first is None:
             return [], f"no sentence about this holds a {NEEDED[query.kind]}"
         # A sentence without the name, time or number may follow one that has it.
-        first = next(c for c in about if c.fits)
         ranked = [first, *(c for c in found if c is not first and c.probability <= first.probability)]
         return [replace(c, share=coverage.shares[c.document]) for c in ranked], ""
 

@@ -114,9 +114,10 @@ def is_about(query: Query, candidate: Candidate) -> bool:
     """Whether a sentence with its neighbours, heading and title is about what the question asks.
 
     It holds all words of the question, or its meaning is close. The fewer words a question has, the closer it must be, for
-    each of them matters. Without an encoder half of the words are enough.
+    each of them matters. Without an encoder half of the words are enough. A question that depends on the conversation has
+    too few words of its own for this.
     """
-    if not query.asked or candidate.held >= COMPLETE:
+    if query.leans or not query.asked or candidate.held >= COMPLETE:
         return True
     if len(query.asked) > SHORT:
         return candidate.similarity >= NEAR_ENOUGH

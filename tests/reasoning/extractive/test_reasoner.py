@@ -176,6 +176,12 @@ def test_a_follow_up_gets_the_sentence_with_the_date() -> None:
     assert found.answer == "The paper on it was published in 1982 in a journal."
 
 
+def test_a_follow_up_may_use_words_that_no_passage_has() -> None:
+    history = [("Who introduced the Hopfield network?", "The Hopfield network was introduced by John Hopfield [1].")]
+    found = correct("When did it appear?", [HOPFIELD, BM25], history)
+    assert found.answer == "The paper on it was published in 1982 in a journal."
+
+
 def test_without_the_history_the_follow_up_has_no_object() -> None:
     query = make_query("When was it?")
     assert not query.leans
