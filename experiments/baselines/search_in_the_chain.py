@@ -19,7 +19,7 @@ from experiments.baselines.replies import last_line, short_answer
 from experiments.baselines.worked import WORKED
 from langgraph_convcoa.evaluation.methods.base import Asking
 from langgraph_convcoa.evaluation.records import Outcome
-from langgraph_convcoa.text.matching import strip_citations
+from langgraph_convcoa.text.citations import without_marks
 from langgraph_convcoa.verification.premise import Evidence
 from langgraph_convcoa.verification.verdicts import as_claim, judge
 from langgraph_convcoa.verification.verifier import LexicalVerifier
@@ -110,7 +110,7 @@ def read_chain(text: str) -> tuple[list[Node], str]:
 def _example() -> str:
     first, second = WORKED[0], WORKED[2]
     known = [f"[Query {n}]: {query}\n[Answer {n}]: {answer}" for n, (query, answer) in enumerate(first.steps, 1)]
-    final = f"[Final Content]: {first.chain} So the answer is: {strip_citations(first.sentence)}"
+    final = f"[Final Content]: {first.chain} So the answer is: {without_marks(first.sentence)}"
     query = second.steps[0][0]
     unsolved = f"[Question]: {second.question}\n[Query 1]: {query}\n[Unsolved Query 1]: {query}"
     return "\n".join([f"[Question]: {first.question}", *known, final, "", unsolved])

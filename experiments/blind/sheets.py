@@ -22,7 +22,7 @@ from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.evaluation.metrics.judge import CRITERIA
 from langgraph_convcoa.evaluation.records import Answered
 from langgraph_convcoa.evaluation.runs.conversations import references_of
-from langgraph_convcoa.text.matching import strip_citations
+from langgraph_convcoa.text.citations import without_marks
 
 COLUMNS = ("item", "answer", *CRITERIA, "rank", "reason")
 """Of the table that a judge fills in, a row for each answer."""
@@ -149,6 +149,6 @@ def _item(number: int, query: Query, texts: Mapping[str, str], answers: Mapping[
         f"**Question: {query.question}**",
         f"Reference: {' / '.join(references_of(query)) or '(none)'}",
         f"Passages that answer it:\n\n{passages or '(none)'}",
-        *(f"### Answer {letter}\n\n{strip_citations(text).strip() or '(empty)'}" for letter, text in answers.items()),
+        *(f"### Answer {letter}\n\n{without_marks(text).strip() or '(empty)'}" for letter, text in answers.items()),
     ]
     return "\n\n".join(parts)

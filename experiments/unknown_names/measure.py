@@ -30,7 +30,7 @@ from langgraph_convcoa.retrieval.encoders.cache import PatternCache
 from langgraph_convcoa.retrieval.encoders.choice import as_encoder
 from langgraph_convcoa.retrieval.progress import Progress, track
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
-from langgraph_convcoa.text.matching import is_cited
+from langgraph_convcoa.text.citations import without_marks
 from langgraph_convcoa.text.words import words
 
 _NAME = re.compile(r"(?<=[\w,] )[A-Z][a-zé]{2,}(?: [A-Z][a-zé]{2,})*\b")
@@ -118,7 +118,7 @@ def evaluate_unknown_names(
         questions=len(renamed),
         refused=_share(answers[::2]),
         refused_lower=_share(answers[1::2]),
-        nearest=sum(map(is_cited, refusals)) / max(1, len(refusals)),
+        nearest=sum(without_marks(answer) != answer for answer in refusals) / max(1, len(refusals)),
         answered=tuple((q.question, answer) for q, answer in zip(asked, answers, strict=True) if not refuses(answer)),
     )
 

@@ -18,9 +18,9 @@ _MOST_DIGITS = 9
 class CitationFilter:
     """Lets text through with every [n] checked and renumbered.
 
-    `[n]` must be one of `available`, given as a count (1..n) or as the numbers themselves. A valid mark gets the number of its
-    first use, so that the n-th entry of `cited` is what [n] means in the filtered text; an invalid one is dropped and counted
-    in `removed`. `[1, 3]` and `[1-3]` become single marks. The joined pieces equal the filtered whole, whatever the chunks.
+    `available` is a count (1..n) or the valid numbers. A valid mark gets the number of its first use: [n] in the filtered text
+    means the n-th entry of `cited`. An invalid mark is dropped and counted in `removed`. `[1, 3]` and `[1-3]` become single
+    marks. The result does not depend on how the text is cut into pieces.
 
     Example:
         >>> marks = CitationFilter(available=5)
@@ -108,7 +108,7 @@ def _numbers(inside: str) -> list[int]:
 
 
 def without_marks(text: str) -> str:
-    """A text without its [n]; none comes to be by what is taken out of another.
+    """A text without its [n]. What is left is no mark either.
 
     Example:
         >>> without_marks("It was 1982 [4] [1, 2]."), without_marks("Forged [1[9]3].")
@@ -119,9 +119,7 @@ def without_marks(text: str) -> str:
 
 
 def cited_parts(text: str) -> list[tuple[str, list[int]]]:
-    """The parts of a sentence that marks stand behind, with the numbers of these: [(part, numbers)].
-
-    A mark that follows another at once stands behind the same part.
+    """The parts of a sentence, each with the numbers of the marks behind it: [(part, numbers)].
 
     Example:
         >>> cited_parts("It is in New York [2], the other in Louisiana [1][3].")
@@ -139,9 +137,7 @@ def cited_parts(text: str) -> list[tuple[str, list[int]]]:
 
 
 def kept_marks(text: str, numbers: Collection[int], most: int) -> str:
-    """A sentence with those of its marks whose number is among `numbers`, at most so many in one place; the others go.
-
-    Of equal ones in a row the last stays.
+    """A sentence with only the marks of `numbers`, at most `most` in one place. The last of equal marks in a row stays.
 
     Example:
         >>> kept_marks("It is in New York [2], the other in Louisiana [1][3].", {1, 2}, most=3)

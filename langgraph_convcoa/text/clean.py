@@ -1,4 +1,4 @@
-"""Text as it may enter the library, whoever wrote it: proper Unicode that every store and encoder takes, of bounded length."""
+"""Text from outside, made safe for every store and encoder: valid Unicode of bounded length."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ LONGEST_ANSWER = 200_000
 LONGEST_FIELD = 20_000
 """Characters of any other text of a model, such as a sub-question or a guess."""
 DEEPEST = 32
-"""Levels of nesting in JSON; what lies deeper is left out."""
+"""Levels of nesting in JSON. Deeper values are left out."""
 _CUT = f" … (cut: an answer has {LONGEST_ANSWER:,} characters at most)"
 
 
 def clean(text: str) -> str:
     r"""Text without what cannot be stored or encoded: NUL and lone halves of surrogate pairs become U+FFFD.
 
-    Two halves that belong together become their character. Every text from outside comes through here: of models, tools,
-    pages, documents, questions and imports.
+    Two halves that belong together become their character. All text of models, tools, pages, documents, questions and
+    imports passes through here.
 
     Example:
         >>> clean("cut \ud83d, whole \ud83d\ude00, and \x00"), clean("as it is")
@@ -39,8 +39,8 @@ def _encodes(text: str) -> bool:
 
 
 def clean_value(value: Any, depth: int = 0) -> Any:
-    r"""A value of JSON with every text in it cleaned, keys too; None for what lies deeper than `DEEPEST` levels, and for
-    whole numbers of more than 64 bits, which no store holds.
+    r"""A JSON value with all its texts and keys cleaned. Values deeper than `DEEPEST` levels and integers of more than 64 bits
+    become None.
 
     Example:
         >>> clean_value({"a": ["\x00", 1.5]}) == {"a": ["\ufffd", 1.5]}
@@ -58,7 +58,7 @@ def clean_value(value: Any, depth: int = 0) -> Any:
 
 
 def cut_answer(text: str) -> str:
-    """An answer of at most `LONGEST_ANSWER` characters, which says so where it was longer; cleaned.
+    """An answer, cleaned, and cut to `LONGEST_ANSWER` characters with a note.
 
     Example:
         >>> cut_answer("In 1982."), len(cut_answer("x" * 10_000_000)) == LONGEST_ANSWER
@@ -70,14 +70,12 @@ def cut_answer(text: str) -> str:
 
 
 def cut_field(text: str) -> str:
-    """A text of a model that is no answer, of at most `LONGEST_FIELD` characters; cleaned."""
+    """Another text of a model, cleaned, and cut to `LONGEST_FIELD` characters."""
     return clean(text[:LONGEST_FIELD])
 
 
 def flat(text: str) -> str:
-    r"""The text on one line: every run of white space, Unicode's line separators among it, is one space.
-
-    What stands in a line of a prompt, or of a list for reading, cannot begin another line.
+    r"""The text on one line: every run of white space, also of Unicode's line separators, becomes one space.
 
     Example:
         >>> flat("a title\u2028[9] another\x85\n")

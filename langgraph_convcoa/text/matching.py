@@ -12,7 +12,8 @@ import string
 from collections import Counter
 from collections.abc import Sequence
 
-_MARK = re.compile(r"(?<!\s)\s*\[\d+\]")
+from langgraph_convcoa.text.citations import without_marks
+
 _PUNCTUATION = str.maketrans("", "", string.punctuation + "…")
 _ARTICLES = re.compile(r"\b(?:a|an|the)\b")
 _POLAR = ("yes", "no")
@@ -28,49 +29,16 @@ def normalise_answer(text: str) -> str:
     return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())
 
 
-def strip_citations(text: str) -> str:
-    """A printed answer without its citation marks.
-
-    Example:
-        >>> strip_citations("It was 1982 [1]. Later [2][3].")
-        'It was 1982. Later.'
-    """
-    return _MARK.sub("", text)
-
-
-def is_cited(text: str) -> bool:
-    """Whether a printed answer has a citation mark.
-
-    Example:
-        >>> is_cited("It was 1982 [1]."), is_cited("I found nothing.")
-        (True, False)
-    """
-    return _MARK.search(text) is not None
-
-
-def covers(answer: str, gold: str) -> bool:
-    """Whether the gold answer occurs in a printed answer, both normalised; a gold answer of nothing else never does.
-
-    Letters are compared and not words, as the papers' cover-EM does (Rosset et al. 2020): "194" occurs in "1945".
-
-    Example:
-        >>> covers("… by the U.S. Navy in 1945 [1]", "US Navy"), covers("In 1945 [1].", "194")
-        (True, True)
-    """
-    wanted = normalise_answer(gold)
-    return bool(wanted) and wanted in normalise_answer(strip_citations(answer))
-
-
 def match_answer(answer: str, references: Sequence[str]) -> dict[str, float]:
     """Exact match, cover-EM and F1 of an answer, each in [0, 1].
 
     Args:
         answer: As printed, with citation marks or without.
-        references: The answers that count as right; blank ones are passed over.
+        references: The answers that count as right; blank ones are ignored.
 
     Returns:
-        "em", "cover_em" and "f1", each the best over the references; a bare yes or no must stand as a word to be covered, for
-        "no" occurs in "know". Nothing where no reference is known.
+        "em", "cover_em" and "f1", each the best over the references; empty if no reference is known. Cover-EM compares
+        letters, not words, as the papers do (Rosset et al. 2020): "1945" covers "194". A bare yes or no must stand as a word.
 
     Example:
         >>> match_answer("It was Ada Lovelace [1].", ["Ada Lovelace", "Lady Lovelace"])
@@ -79,7 +47,7 @@ def match_answer(answer: str, references: Sequence[str]) -> dict[str, float]:
     golds = [normalise_answer(reference) for reference in known_references(references)]
     if not golds:
         return {}
-    plain = normalise_answer(strip_citations(answer))
+    plain = normalise_answer(without_marks(answer))
     words = plain.split()
     return {
         "em": float(plain in golds),
@@ -89,7 +57,7 @@ def match_answer(answer: str, references: Sequence[str]) -> dict[str, float]:
 
 
 def known_references(references: Sequence[str]) -> list[str]:
-    """The references that say something, each once.
+    """The references that are not blank, each once.
 
     Example:
         >>> known_references(["1982", " ", "1982"])
@@ -103,7 +71,7 @@ def _covers(plain: str, gold: str) -> bool:
 
 
 def _f1(answer: list[str], reference: list[str]) -> float:
-    """F1 of the words, each as often as it stands there; where one has none, 1 if neither has any (SQuAD 2.0)."""
+    """F1 of the words with their counts; if one has none, 1 if neither has any (SQuAD 2.0)."""
     if not answer or not reference:
         return float(answer == reference)
     shared = (Counter(answer) & Counter(reference)).total()

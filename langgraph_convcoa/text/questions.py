@@ -5,20 +5,23 @@ from __future__ import annotations
 import re
 from typing import Literal
 
-AnswerType = Literal["date", "number", "person", "place", "reason", "thing"]
-"""The kind of answer by `answer_type`: a date, a number, a name, a place, a reason, or anything else."""
+AnswerType = Literal["date", "number", "person", "owner", "place", "reason", "thing"]
+"""The kind of answer by `answer_type`: a date, a number, a name, an owner, a place, a reason, or anything else."""
 
 # Vocabulary, as alternatives of a regular expression.
 WH = "who|whom|whose|what|which|when|where|why|how"
 PERSONAL = "it|its|they|them|their|theirs|he|him|his|she|her|hers"
 AUXILIARIES = "is|are|am|was|were|be|been|do|does|did|has|have|had|can|could|will|would|shall|should|may|might|must"
 NEGATIONS = r"not|no|never|none|nobody|nothing|neither|nor|without|cannot|\w+n['’]t"
-SMALL_NUMBERS = (
-    "two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|thirteen|fourteen|fifteen|sixteen|seventeen|eighteen|nineteen"
+_SMALL = (
+    "two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen"
 )
-TENS = "twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety"
-_LARGE_NUMBERS = "dozen|hundred|thousand|million|billion|trillion"
-_PARTS = "one|once|twice|half|third|quarter|first|second"
+_TENS = "twenty thirty forty fifty sixty seventy eighty ninety"
+# "one" is left out: it is a pronoun more often than a number.
+NUMBER_WORDS = {word: str(n) for n, word in enumerate(_SMALL.split(), 2)}
+NUMBER_WORDS |= {word: str(10 * n) for n, word in enumerate(_TENS.split(), 2)}
+"""Number words with their digits."""
+_AMOUNTS = "dozen|hundred|thousand|million|billion|trillion|one|once|twice|half|third|quarter|first|second|percent"
 _MONTHS = "january|february|march|april|may|june|july|august|september|october|november|december"
 _WEEKDAYS = "monday|tuesday|wednesday|thursday|friday|saturday|sunday"
 _DEGREES = "many|much|long|old|far|tall|high|large|big|often|fast|deep|wide"
@@ -34,7 +37,8 @@ _TYPES: dict[AnswerType, str] = {
     "date": rf"\bwhen\b|{_WHAT}(?:(?:{_TIMES})s?|centuries|era)\b",
     "number": rf"\bhow (?:{_DEGREES}|heavy|hot|cold)\b|\b(?:what|which) (?:\w+ ){{0,3}}?(?:{_QUANTITIES}|rank)\b"
     r"|\b(?:percent(?:age)?|number) of\b.*\bwhat\b",
-    "person": rf"\b(?:who|whom|whose)\b|{_WHAT}(?:{_PEOPLE})\b",
+    "person": rf"\b(?:who|whom)\b|{_WHAT}(?:{_PEOPLE})\b",
+    "owner": r"\bwhose\b",
     "place": rf"\bwhere\b|{_WHAT}(?:{_PLACES}|nation|countries|cities|states|street|building|area|province|village)\b",
     "reason": r"\bwhy\b|\bwhat (?:was |is )?(?:the )?(?:reason|cause[ds]?|led to)\b|\bhow (?:come|did|do|does)\b",
 }
@@ -45,9 +49,14 @@ _YEAR = re.compile(r"^(?:c\.)?(?:1\d{3}|20\d\d)(?:s|[-–/]\d{2,4})?$")
 _SHORT_MONTHS = "jan|feb|mar|apr|aug|sept|sep|oct|nov|dec"
 _MONTH_WORDS = frozenset(f"{_MONTHS}|{_SHORT_MONTHS}".split("|")) - {"may"}
 _TIME_WORDS = frozenset(f"century|centuries|decade|ago|bc|bce|ad|ce|era|{_WEEKDAYS}".split("|"))
-_NUMBER_WORDS = frozenset(f"{SMALL_NUMBERS}|{TENS}|{_LARGE_NUMBERS}|{_PARTS}|percent".split("|"))
-_REASON_WORDS = frozenset(
+_NUMBERS = frozenset([*NUMBER_WORDS, *_AMOUNTS.split("|")])
+REASON_WORDS = frozenset(
     "because|due|since|therefore|thus|hence|so|order|allow|allowed|caused|cause|reason|result|led".split("|")  # noqa: SIM905
+)
+_LEANS = re.compile(
+    rf"^\W*(?:and|but|so|what about|how about|what else)\b|\b(?:{PERSONAL}|this|that|these|those|there|one|ones|former|latter"
+    r"|same|else|other|others|another)\b",
+    re.IGNORECASE,
 )
 _EDGES = "\"'“”‘’.,;:!?()[]{}…—–-"
 
@@ -78,7 +87,8 @@ def is_date(token: str) -> bool:
 
 def is_number(token: str) -> bool:
     """Whether a token holds a digit or is a number word."""
-    return any(character.isdigit() for character in token) or bare(token).lower() in _NUMBER_WORDS
+    words = bare(token).lower().split("-")
+    return any(character.isdigit() for character in token) or not _NUMBERS.isdisjoint(words)
 
 
 def is_name(token: str, first: bool) -> bool:
@@ -87,15 +97,14 @@ def is_name(token: str, first: bool) -> bool:
     return bool(word) and word[0].isupper() and (not first or not word[1:].islower())
 
 
-def fits(kind: AnswerType, token: str, first: bool) -> bool:
-    """Whether a token could be part of an answer of a kind; every token fits "thing"."""
-    if kind == "date":
-        return is_date(token)
-    if kind == "number":
-        return is_number(token)
-    if kind in ("person", "place"):
-        return is_name(token, first)
-    return kind != "reason" or bare(token).lower() in _REASON_WORDS
+def leans_on_conversation(question: str) -> bool:
+    """Whether a question has a word that may point to earlier turns: a pronoun, "the same", "and" or "what about" first.
+
+    Example:
+        >>> leans_on_conversation("When was it built?"), leans_on_conversation("When was Oslo built?")
+        (True, False)
+    """
+    return _LEANS.search(question) is not None
 
 
 def holds_negation(text: str) -> bool:

@@ -4,63 +4,41 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import dataclass
+from difflib import SequenceMatcher
 from functools import cache, lru_cache
 from importlib.resources import files
-from itertools import pairwise
-from typing import Literal
+from itertools import pairwise, zip_longest
+from threading import Lock
+from typing import Any, Literal, NamedTuple
 
-from langgraph_convcoa.text.kept import kept_by_characters
+from cachetools import LRUCache, cached
+
 from langgraph_convcoa.text.questions import WH, bare
 from langgraph_convcoa.text.words import STOP_WORDS, content_tokens, number_form, stem
 
 TermKind = Literal["name", "number", "quoted", "rare"]
 MIN_RARE = 3
 """Letters of the shortest word that counts as rare."""
-LONG_WORD = 7
-"""Letters of the shortest stem that may be an ordinary word with a typing error in it."""
-TYPING_ERROR = 5
-"""Letters of the shortest word in which one may differ; from TYPING_ERRORS letters on two may."""
-TYPING_ERRORS = 9
 DERIVED = 4
 """Letters that two words of one root ("Canada", "Canadian") have in common at least."""
+ALIKE = 0.83
+"""Least `SequenceMatcher.ratio` of two words that differ by a typing error."""
+_TYPED = 5
+"""Letters of the shortest word that may have a typing error."""
 _PIECE = re.compile(r"[^\s/—–]+")
 _QUOTED = re.compile(r"[\"“”„«»]([^\"“”„«»]{2,80})[\"“”„«»]|(?<!\w)['‘]([^'‘’]{2,80})['’](?!\w)")
 _CONTRACTION = re.compile(r"(?:n['’]t|['’](?:s|d|re|ll|ve|m))(?=\W*$)", re.IGNORECASE)
 _OPENS = re.compile(r"(?:^|[.?!:;…]|\s[-–—])[\s\"'“‘(*_]*$")
 _ENDS_RUN = (",", ";", ":", "?", "!", ".", ")", "”", '"')
+_ABBREVIATION = re.compile(r"(?:\w\.)+|(?:Dr|St|Mr|Mrs|Jr|Sr)\.")
 _QUESTION_WORD = re.compile(rf"^(?:{WH}|name|list|give|tell|describe|explain|compare|find|show)$", re.IGNORECASE)
 _SUFFIXES = frozenset(
     """ s es ed d e ing ion ions ation al ic ical ics ist ists istic ism er ers r or ors ian ians ean eans n ns an ans ese ish
     i ia ies y ity ive ous ly ally ness ment a o is us um en ern ite ites t te ted ting tion like based""".split()  # noqa: SIM905
 ) | {""}
 _PREFIXES = tuple("un re non mis over under inter anti pre post sub super multi dis out co self".split())  # noqa: SIM905
-_DEMONYMS = {
-    "french": "franc",
-    "dutch": "netherland",
-    "swiss": "switzerland",
-    "greek": "greec",
-    "spanish": "spain",
-    "polish": "poland",
-    "danish": "denmark",
-    "welsh": "wale",
-    "irish": "ireland",
-    "scottish": "scotland",
-    "english": "england",
-    "british": "britain",
-    "turkish": "turkey",
-    "swedish": "sweden",
-    "finnish": "finland",
-    "norwegian": "norway",
-}
-_COUNTRIES = {
-    "us": ("america", "american", "usa", "u.s"),
-    "usa": ("america", "american", "us", "u.s"),
-    "america": ("us", "usa", "u.s"),
-    "american": ("us", "usa", "u.s"),
-    "uk": ("britain", "british", "england"),
-}
 
 
 @dataclass(frozen=True)
@@ -68,7 +46,7 @@ class Term:
     """A word of a question that says what it is about.
 
     `text` as it stands; `form` its stem without accents; `run` the number of the name that it is a part of ("Ada Lovelace" is
-    one), -1 outside a name; `common`: it is an ordinary English word too ("University", "Bill"); `last`: it ends its name.
+    one), -1 outside a name; `common`: it is an ordinary English word too ("University", "Bill").
     """
 
     text: str
@@ -76,36 +54,18 @@ class Term:
     kind: TermKind
     run: int = -1
     common: bool = False
-    last: bool = True
-
-
-def is_common(form: str) -> bool:
-    """Whether a stem is that of an English word of a small dictionary, names left out."""
-    return form in _dictionary()
 
 
 def may_be_name(form: str) -> bool:
-    """Whether a stem in lower case may be a name: it is no English word, none with a prefix, and none with a typing error.
+    """Whether a stem in lower case may be a name: it is no English word, and none with a prefix.
 
     Example:
-        >>> [may_be_name(form) for form in ("colbert", "unbound", "attibut", "sparsemax")]
-        [True, False, False, True]
+        >>> [may_be_name(form) for form in ("colbert", "unbound", "sparsemax")]
+        [True, False, True]
     """
-    words = _dictionary()
     rests = [form[len(prefix) :] for prefix in ("", *_PREFIXES) if form.startswith(prefix)]
     # Of "reshaped" the stem is without the e that "shape" keeps.
-    if any(rest in words or f"{rest}e" in words for rest in rests):
-        return False
-    return len(form) < LONG_WORD or not any(other in words for other in _one_error(form))
-
-
-def _one_error(word: str) -> Iterator[str]:
-    """A word with a letter too many, too few or two in the wrong order; another letter makes a name of too many words."""
-    for n in range(1, len(word) + 1):
-        before, after = word[:n], word[n:]
-        yield before + after[1:]
-        yield before[:-1] + after[:1] + before[-1:] + after[1:]
-        yield from (before + letter + after for letter in "abcdefghijklmnopqrstuvwxyz")
+    return not any(rest in _dictionary() or f"{rest}e" in _dictionary() for rest in rests)
 
 
 @cache
@@ -121,8 +81,9 @@ def plain(text: str) -> str:
     return "".join(c for c in unicodedata.normalize("NFKD", text.lower()) if not unicodedata.combining(c))
 
 
-@dataclass(frozen=True)
-class _Piece:
+class _Piece(NamedTuple):
+    """A word of a question: `opens` a sentence, `breaks`: a sign follows that ends a name, stands `quoted`."""
+
     raw: str
     form: str
     opens: bool
@@ -146,48 +107,36 @@ def find_terms(question: str) -> tuple[Term, ...]:
     """
     pieces = _pieces(question[:2_000])
     english = _is_english(pieces)
-    inner = [piece for piece in pieces if not piece.opens and piece.raw.isalpha()]
-    capitals = sum(piece.raw[0].isupper() for piece in inner)
-    telling = english and (capitals < len(inner) or len(inner) < 2) and not question.isupper()
-    telling = telling and not (len(inner) >= 4 and capitals > 0.75 * len(inner))
+    inner = [piece.raw[0].isupper() for piece in pieces if not piece.opens and piece.raw.isalpha()]
+    telling = english and not question.isupper() and (len(inner) < 2 or sum(inner) <= 0.75 * len(inner))
     found: list[Term] = []
     run, running = -1, False
-    for n, piece in enumerate(pieces):
-        common = is_common(piece.form)
-        following = pieces[n + 1] if n + 1 < len(pieces) else None
-        named = telling and piece.raw[0].isupper() and not _QUESTION_WORD.match(piece.raw) and piece.form not in STOP_WORDS
-        if named and piece.opens:
-            joined = following is not None and not piece.breaks and following.raw[0].isupper()
-            named = not common or joined
-        if piece.form[0].isdigit():
-            found.append(Term(piece.raw, number_form(piece.form), "number"))
-            running = running and not piece.breaks
-        elif named:
-            if not running:
-                run += 1
-            elif found and found[-1].run == run:
-                found[-1] = replace(found[-1], last=False)
-            found.append(Term(piece.raw, piece.form, "name", run, common))
-            running = not piece.breaks
-        elif piece.quoted and piece.form not in STOP_WORDS:
-            found.append(Term(piece.raw, piece.form, "quoted", common=common))
-            running = False
-        elif english and _may_be_rare(piece):
-            found.append(Term(piece.raw, piece.form, "rare"))
-            running = False
-        else:
-            running = False
+    for piece, following in zip_longest(pieces, pieces[1:]):
+        kind = _kind(piece, following, telling, english)
+        if kind == "name":
+            run += not running
+        if kind is not None:
+            found.append(Term(piece.raw, piece.form, kind, run if kind == "name" else -1, piece.form in _dictionary()))
+        running = not piece.breaks and (kind == "name" or (kind == "number" and running))
     return tuple(found)
 
 
-def _may_be_rare(piece: _Piece) -> bool:
-    return (
-        len(piece.raw) >= MIN_RARE
-        and piece.form not in STOP_WORDS
-        and piece.form.isalpha()
-        and may_be_name(piece.form)
-        and not _QUESTION_WORD.match(piece.raw)
-    )
+def _kind(piece: _Piece, following: _Piece | None, telling: bool, english: bool) -> TermKind | None:
+    """The kind of a term, None for any other word; `telling`: capitals mark names in this question."""
+    if piece.form[0].isdigit():
+        return "number"
+    asks = _QUESTION_WORD.match(piece.raw) is not None
+    if telling and piece.raw[0].isupper() and not asks and piece.form not in STOP_WORDS:
+        # A capital that opens the question is a name's if a name follows, or if the word is no English word.
+        joined = following is not None and not piece.breaks and following.raw[0].isupper()
+        if not piece.opens or joined or piece.form not in _dictionary():
+            return "name"
+    if piece.form in STOP_WORDS:
+        return None
+    if piece.quoted:
+        return "quoted"
+    rare = english and not asks and len(piece.raw) >= MIN_RARE and piece.form.isalpha() and may_be_name(piece.form)
+    return "rare" if rare else None
 
 
 def _pieces(question: str) -> list[_Piece]:
@@ -198,7 +147,7 @@ def _pieces(question: str) -> list[_Piece]:
         quoted = any(first <= match.start() and match.end() <= last + 2 for first, last in spans)
         # A contraction ("what's", "wasn't") is no name.
         tokens = content_tokens(_CONTRACTION.sub("", match.group()))
-        breaks = match.group().endswith(_ENDS_RUN) and not re.fullmatch(r"(?:\w\.)+|(?:Dr|St|Mr|Mrs|Jr|Sr)\.", match.group())
+        breaks = match.group().endswith(_ENDS_RUN) and not _ABBREVIATION.fullmatch(match.group())
         if not tokens:
             if word := bare(_CONTRACTION.sub("", match.group())):
                 found.append(_Piece(word, word.lower(), opens, breaks, quoted))
@@ -212,118 +161,90 @@ def _pieces(question: str) -> list[_Piece]:
 def _is_english(pieces: list[_Piece]) -> bool:
     """Whether the words that are no names are mostly English; a question of one or two words may be anything."""
     words = [piece for piece in pieces if piece.raw.isalpha() and (piece.opens or not piece.raw[0].isupper())]
-    known = sum(piece.form in STOP_WORDS or is_common(piece.form) for piece in words)
+    known = sum(piece.form in STOP_WORDS or piece.form in _dictionary() for piece in words)
     return len(words) - known < 2 or known >= len(words) / 2
+
+
+class _Contents(NamedTuple):
+    """What a text holds: stems, written forms, initials of runs of words ("j hopfield", "un"), and pairs of words in one."""
+
+    forms: frozenset[str]
+    raws: frozenset[str]
+    initials: frozenset[str]
+    joined: frozenset[str]
 
 
 class Held:
     """What some texts hold, to be asked for terms: the same stem, or a simple variant of it.
 
-    Variants are accents, a derived form ("Canada", "Canadian"), one typing error in a word of five letters (two from nine
-    on), initials ("J. Hopfield", "UN") and a compound written apart.
+    Variants are accents, a derived form ("Canada", "Canadian"), a typing error in a word of five letters or more, initials
+    ("J. Hopfield", "UN") and a compound written apart.
 
     Example:
-        >>> held = Held(["The United Nations met in Norway in the 1990s with Beyoncé."])
-        >>> [held.holds(term) for term in find_terms("Did the UN or the Norwegian Beyonce meet Hopfax in 1990?")]
+        >>> held = Held(["The United Nations met in Canada in the 1990s with Beyoncé."])
+        >>> [held.holds(term) for term in find_terms("Did the UN or the Canadian Beyonce meet Hopfax in 1990?")]
         [True, True, True, False, True]
     """
 
     def __init__(self, texts: Iterable[str]) -> None:
-        self.forms: set[str] = set()
-        self._raws: set[str] = set()
-        self._initials: set[str] = set()
-        self._joined: set[str] = set()
-        for text in texts:
-            forms, raws, initials, joined = _contents(text)
-            self.forms |= forms
-            self._raws |= raws
-            self._initials |= initials
-            self._joined |= joined
-        self._cache: dict[str, bool] = {}
+        parts = list(map(_contents, texts)) or [_Contents(*[frozenset[str]()] * 4)]
+        self._held = _Contents(*(frozenset[str]().union(*part) for part in zip(*parts, strict=True)))
+        self._cache: dict[tuple[bool, str], bool] = {}
 
     def holds(self, term: Term) -> bool:
         """Whether the texts hold a term or a variant of it."""
-        key = f"{term.kind == 'number'} {term.text}"
+        key = (term.kind == "number", term.text)
         if key not in self._cache:
             self._cache[key] = self._number(term) if term.kind == "number" else self._word(term)
         return self._cache[key]
 
     def holds_initial(self, term: Term, last: Term) -> bool:
         """Whether the texts hold a name with the initial of a word of it ("J. Hopfield" of "John Hopfield")."""
-        return f"{plain(term.text)[:1]} {plain(last.text)}" in self._initials
+        return f"{plain(term.text)[:1]} {plain(last.text)}" in self._held.initials
 
     def _number(self, term: Term) -> bool:
-        if term.form in self.forms:
-            return True
-        digits = re.match(r"\d+", term.form)
-        # "1990s" holds 1990, "1990-91" is two words; "5.0" is not 50.
-        return (
-            digits is not None and digits.group() == term.form and any(f"{term.form}{end}" in self.forms for end in _ENDINGS)
-        )
+        # "1990s" holds 1990; "5.0" is not 50.
+        endings = ("", "s", "th", "st", "nd", "rd") if term.form.isdigit() else ("",)
+        return any(f"{term.form}{ending}" in self._held.forms for ending in endings)
 
     def _word(self, term: Term) -> bool:
-        form, raw = term.form, plain(term.text)
-        if form in self.forms or raw in self._raws or _DEMONYMS.get(form, form) in self.forms or raw in self._joined:
+        forms, raws, initials, joined = self._held
+        raw = plain(term.text)
+        if term.form in forms or raw in raws or raw in joined or (raw in initials and term.text.isupper()):
             return True
-        if any(other in self._raws for other in _COUNTRIES.get(raw, ())):
-            return True
-        if raw in self._initials and term.text.isupper():
-            return True
-        if len(raw) < DERIVED:
-            return False
-        return any(_same_root(raw, other) or _nearly(raw, other) for other in self._raws if abs(len(raw) - len(other)) <= 6)
+        return len(raw) >= DERIVED and any(_same_root(raw, other) or _nearly(raw, other) for other in raws)
 
 
-_ENDINGS = ("s", "th", "st", "nd", "rd")
+def _size(made: _Contents) -> int:
+    return 100 + sum(len(word) for part in made for word in part)
 
 
-@kept_by_characters(500_000)
-def _contents(text: str) -> tuple[frozenset[str], frozenset[str], frozenset[str], frozenset[str]]:
+@cached(LRUCache[Any, _Contents](500_000, getsizeof=_size), lock=Lock())
+def _contents(text: str) -> _Contents:
     tokens = content_tokens(text[:100_000])
     raws = [plain(token.raw) for token in tokens]
     forms = {number_form(plain(token.item)) for token in tokens} | {stem(raw) for raw in raws}
-    joined = {a + b for a, b in pairwise(raws)}
     initials: set[str] = set()
-    single: list[str] = []
-    for raw in raws:
-        if len(raw) > 1:
-            initials |= {f"{letter} {raw}" for letter in single}
-        single = [*single[-3:], raw] if len(raw) == 1 else []
-    capitals = ""
-    for token in tokens:
+    letters, capitals = "", ""
+    for token, raw in zip(tokens, raws, strict=True):
+        initials |= {f"{letter} {raw}" for letter in letters if len(raw) > 1}
+        letters = (letters + raw)[-4:] if len(raw) == 1 else ""
         capitals = (capitals + token.raw[0].lower())[-6:] if token.raw[0].isupper() else ""
-        initials |= {capitals[-n:] for n in range(2, min(len(capitals), 6) + 1)}
-    return frozenset(forms), frozenset(raws), frozenset(initials), frozenset(joined)
+        initials |= {capitals[-n:] for n in range(2, len(capitals) + 1)}
+    return _Contents(frozenset(forms), frozenset(raws), frozenset(initials), frozenset(a + b for a, b in pairwise(raws)))
 
 
 @lru_cache(maxsize=200_000)
 def _same_root(one: str, other: str) -> bool:
     """Whether two words differ in suffixes only."""
-    shared = 0
-    for a, b in zip(one, other, strict=False):
-        if a != b:
-            break
-        shared += 1
-    return shared >= DERIVED and any(
-        one[end:] in _SUFFIXES and other[end:] in _SUFFIXES for end in range(shared, max(DERIVED, shared - 2) - 1, -1)
-    )
+    shared = next((n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+    ends = range(max(DERIVED, shared - 2), shared + 1)
+    return any(one[end:] in _SUFFIXES and other[end:] in _SUFFIXES for end in ends)
 
 
 @lru_cache(maxsize=200_000)
 def _nearly(one: str, other: str) -> bool:
-    """Whether one typing error (two in a long word) makes one word of the other; the first letter stands."""
-    limit = 0 if min(len(one), len(other)) < TYPING_ERROR else 1 if len(one) < TYPING_ERRORS else 2
-    if not limit or one[0] != other[0] or abs(len(one) - len(other)) > limit:
+    """Whether a typing error makes one word of the other; the first letter stands."""
+    if one[0] != other[0] or min(len(one), len(other)) < _TYPED or abs(len(one) - len(other)) > 2:
         return False
-    before: list[int] = []
-    row = list(range(len(other) + 1))
-    for i, a in enumerate(one, 1):
-        older, before, row = before, row, [i]
-        for j, b in enumerate(other, 1):
-            cost = min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (a != b))
-            if older and j > 1 and a == other[j - 2] and one[i - 2] == b:
-                cost = min(cost, older[j - 2] + 1)
-            row.append(cost)
-        if min(row) > limit:
-            return False
-    return row[-1] <= limit
+    return SequenceMatcher(None, one, other, autojunk=False).ratio() >= ALIKE

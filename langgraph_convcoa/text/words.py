@@ -15,7 +15,7 @@ from typing import NamedTuple
 import Stemmer
 from sentencex import get_sentence_boundaries
 
-from langgraph_convcoa.text.questions import SMALL_NUMBERS
+from langgraph_convcoa.text.questions import NUMBER_WORDS
 
 _CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 # Scripts that are written without spaces and with vowel signs that `\w` does not hold: Thai, Lao, Myanmar, Khmer.
@@ -90,13 +90,13 @@ def sentences(text: str, language: str = "en") -> list[Sentence]:
 
 
 def _is_counted(text: str, end: int) -> bool:
-    """Whether what ends here is counted by the number that follows: "Vols. I & II", but not "in 3 vols. 2 are lost"."""
+    """Whether an abbreviation ends here that the next number belongs to: "Vols. I & II", but not "in 3 vols. 2 are lost"."""
     return _COUNTED.match(text, end) is not None and _COUNTS.search(text[max(0, end - 10) : end]) is not None
 
 
 def _cut(text: str, language: str) -> Iterator[str]:
-    """The sentences with the white space around them; of a long text window by window, for the splitter's time grows with the
-    square of some texts' lengths. A sentence longer than a window is cut.
+    """The sentences with the white space around them. A long text is split by windows: the splitter's time may grow
+    with the square of the length. A sentence longer than a window is cut.
     """
     start = 0
     while len(text) - start > _WINDOW:
@@ -180,8 +180,8 @@ def _form(raw: str, shouting: bool) -> str:
 
 
 def word_matches(text: str) -> Iterator[re.Match[str]]:
-    """The words of a text with their places, in the text of the match (`match.string`): one form for what looks alike, such
-    as full-width digits, composed and decomposed accents.
+    """The words of a text with their places in `match.string`: the text with one form for equal signs, such as full-width
+    digits and composed accents.
     """
     return _WORD.finditer(_alike(text))
 
@@ -214,9 +214,7 @@ def stem(word: str) -> str:
 
 _CITATION = re.compile(r"\[\d+(?:\s*[,;-]\s*\d+)*\]")
 _LIST_MARK = re.compile(r"^\s*(?:\d{1,3}[.)]|[-*•#>]+)(?:\s+|$)")
-# "one" is left out: it is a pronoun more often than a number.
-_NUMBERS = {word: str(n) for n, word in enumerate(SMALL_NUMBERS.split("|"), 2)}
-_NUMBERS |= {"thirti": "30", "forti": "40", "fifti": "50", "sixti": "60", "seventi": "70", "eighti": "80", "nineti": "90"}
+_NUMBERS = {stem(word): digits for word, digits in NUMBER_WORDS.items()}
 
 
 def number_form(form: str) -> str:
@@ -225,11 +223,11 @@ def number_form(form: str) -> str:
 
 
 NAME_WEIGHT = 2.0
-"""A number or a name counts as much as this many other content words: it is what a wrong answer gets wrong."""
+"""A number or a name counts as much as this many other content words: wrong answers have wrong numbers and names."""
 
 
 class Item(NamedTuple):
-    """What is compared: the form that must match, its letters, and whether it is a number or a name."""
+    """A compared word: its form, its number of letters, and whether it is a number or a name."""
 
     form: str
     letters: int

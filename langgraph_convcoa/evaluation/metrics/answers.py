@@ -8,7 +8,8 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from langgraph_convcoa.reasoning.extractive.coverage import NOTHING
-from langgraph_convcoa.text.matching import known_references, match_answer, strip_citations
+from langgraph_convcoa.text.citations import without_marks
+from langgraph_convcoa.text.matching import known_references, match_answer
 
 if TYPE_CHECKING:
     from rouge_score.rouge_scorer import RougeScorer
@@ -31,7 +32,7 @@ def answer_metrics(answer: str, references: Sequence[str]) -> dict[str, float]:
     right = known_references(references)
     found = match_answer(answer, right)
     if found and find_spec("rouge_score") is not None:
-        found["rouge_l"] = float(_rouge().score_multi(right, strip_citations(answer))["rougeL"].fmeasure)
+        found["rouge_l"] = float(_rouge().score_multi(right, without_marks(answer))["rougeL"].fmeasure)
     return dict.fromkeys(found, 0.0) if refuses(answer) else found
 
 

@@ -12,7 +12,7 @@ from langgraph_convcoa.evaluation.records import History
 from langgraph_convcoa.reasoning.models import call_error, load_chat_model
 from langgraph_convcoa.reasoning.parsing import read_json, without_thought
 from langgraph_convcoa.reasoning.prompts import render
-from langgraph_convcoa.text.matching import strip_citations
+from langgraph_convcoa.text.citations import without_marks
 
 CRITERIA = ("correct", "complete", "faithful", "concise")
 """Right and to the point; all that the reference says; nothing unsupported; nothing unneeded."""
@@ -87,7 +87,7 @@ class Judge:
 
     async def marks(self, case: Case, answer: str) -> Marks | None:
         """The marks of an answer: one call, none for an empty answer. None if the reply cannot be read."""
-        shown = one_line(strip_citations(answer))
+        shown = one_line(without_marks(answer))
         if not shown:
             return NO_MARKS
         return read_marks(await self._ask(render("judge_marks", case=case.text(), answer=shown)))
@@ -97,7 +97,7 @@ class Judge:
 
         One call, none if both are the same or one is empty.
         """
-        one, other = (one_line(strip_citations(answer)) for answer in (first, second))
+        one, other = (one_line(without_marks(answer)) for answer in (first, second))
         if one == other:
             return "tie", "the same answer"
         if not (one and other):

@@ -1,4 +1,4 @@
-"""Which passages hold what a question is about: those that do not cannot answer it."""
+"""Which passages hold the names, numbers, quoted and rare words of a question."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from itertools import groupby
 
 from langchain_core.documents import Document
 
-from langgraph_convcoa.text.clean import flat
-from langgraph_convcoa.text.questions import AUXILIARIES, PERSONAL, WH
+from langgraph_convcoa.reasoning.extractive.query import KIND_WORDS
+from langgraph_convcoa.text.questions import PERSONAL
 from langgraph_convcoa.text.terms import Held, Term, find_terms
 from langgraph_convcoa.text.words import content_words
 
@@ -19,12 +19,8 @@ NOTHING = "I found nothing about this in the documents."
 _LONGEST = 500
 """Characters of a question that may be a bare pronoun with little around it."""
 _TITLES = ("title", "heading", "section")
-_LEADS = rf"(?:{WH}|{AUXILIARIES}|and|but|so|also|then|in|on|at|by|for|to|from|with|of|about|many|much|long|old|far|often)"
-_BARE_PRONOUN = re.compile(
-    rf"^(?:{_LEADS}\W+)*(?:(?:what|which)\s+\w+\s+)?(?:{_LEADS}\W+)*(?P<verb>(?<=who )\w+\s+)?"
-    rf"(?P<word>{PERSONAL})\b(?!['’]s\s+(?:true|like))(?P<rest>.*)$",
-    re.IGNORECASE | re.DOTALL,
-)
+_PRONOUN = re.compile(rf"\b(?:{PERSONAL})\b(?!['’]s\s+(?:true|like))", re.IGNORECASE)
+_OPENS = re.compile(r"^\W*(who|what|which)\b", re.IGNORECASE)
 # "How long does it take to ...", "Is it true that ...": a pronoun that stands for what follows.
 _STANDS_FOR_REST = re.compile(r"\b(?:that|to|for|when|if|whether|who|which)\b|\btime\b", re.IGNORECASE)
 
@@ -43,8 +39,8 @@ class Group:
     def held(self, here: Held, anywhere: Held) -> bool:
         """Whether a passage holds the group.
 
-        Of a name the last uncommon word must stand here; those before it may be initials here, or stand in another passage.
-        Of common words only, as in a title, half are enough.
+        The last uncommon word of a name must stand here. Words before it may be initials, or stand in another passage. Half
+        of the words are enough if all are common, as in a title.
         """
         keys = [term for term in self.terms if not term.common and len(term.text) > 1]
         if not keys:
@@ -59,15 +55,15 @@ class Group:
 class Coverage:
     """What the evidence holds of what a question is about.
 
-    `shares`: of each passage, the share of the question's terms that it holds, 1 where the question has none; `missing`: why
-    no passage can hold the answer, or "".
+    `shares`: share of the question's terms in each passage, 1 if the question has none; `missing`: why no passage can hold
+    the answer, or "".
     """
 
     shares: tuple[float, ...]
     missing: str = ""
 
     def may_answer(self, passage: int) -> bool:
-        """Whether a passage holds enough: half of the terms, or where none holds so many, the most of all."""
+        """Whether a passage holds half of the terms, or the most of all if none holds half."""
         most = max(self.shares, default=0.0)
         return self.shares[passage] > 0 and self.shares[passage] >= min(most, 0.5)
 
@@ -77,8 +73,8 @@ def cover(
 ) -> Coverage:
     """What the evidence holds of the names, numbers, quoted and rare words of a question.
 
-    A question that depends on the conversation (`leans`) and names nothing itself is about what the turns before name. What
-    an earlier answer says may be asked about without standing in the evidence again.
+    A question that depends on the conversation (`leans`) and names nothing is about what the turns before name. A term of an
+    earlier answer need not stand in the evidence.
 
     Example:
         >>> evidence = [Document("Oslo was founded in 1040."), Document("Bergen lies in the west.")]
@@ -111,7 +107,7 @@ def cover(
 
 
 def _about_subject(passages: Sequence[Held], anywhere: Held, history: Sequence[tuple[str, str]]) -> Coverage:
-    """A passage must hold one of the names that the conversation is about, where any passage holds one."""
+    """A passage must hold a name that the conversation is about, if any passage does."""
     every = (1.0,) * len(passages)
     for question, answer in reversed(history[-3:]):
         asked = group_terms(find_terms(question[:2_000]))
@@ -127,13 +123,17 @@ def _about_subject(passages: Sequence[Held], anywhere: Held, history: Sequence[t
 
 def _bare_pronoun(question: str) -> str:
     """The pronoun of a question that nothing in it explains, or ""."""
-    found = _BARE_PRONOUN.match(flat(question[:_LONGEST]))
+    found = _PRONOUN.search(question[:_LONGEST])
     if found is None:
         return ""
-    word = found["word"].lower()
-    if word != "it" or found["verb"]:
-        return word
-    return "" if _STANDS_FOR_REST.search(found["rest"]) or not content_words(found["rest"]) else word
+    before = set(content_words(question[: found.start()])) - KIND_WORDS
+    after, word = question[found.end() :], found[0].lower()
+    # "Who introduced it?", "What film did he make?": one word before it explains nothing yet.
+    opens = _OPENS.match(question)
+    if len(before) > (opens is not None):
+        return ""
+    did = bool(before and opens and opens[1].lower() == "who")
+    return word if word != "it" or did or (content_words(after) and not _STANDS_FOR_REST.search(after)) else ""
 
 
 def group_terms(terms: Sequence[Term]) -> tuple[Group, ...]:
@@ -147,6 +147,6 @@ def _part(place: int, term: Term) -> int:
 
 
 def passage_texts(document: Document) -> tuple[str, ...]:
-    """What of a passage may hold a name: its text, and what it stands under."""
+    """The texts of a passage that may hold a name: its text, title and headings."""
     metadata = document.metadata
     return (document.page_content, *(str(metadata[key]) for key in _TITLES if metadata.get(key)))

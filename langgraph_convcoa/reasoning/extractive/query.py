@@ -6,85 +6,49 @@ import itertools
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
-from langgraph_convcoa.text.questions import PERSONAL, AnswerType, answer_type, is_name, is_number
+from langgraph_convcoa.reasoning.extractive.reading import tokens_of, with_roots
+from langgraph_convcoa.text.questions import AnswerType, answer_type, is_name, is_number, leans_on_conversation
 from langgraph_convcoa.text.words import content_words
 
-_CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
-# A CJK character counts as a word; a run without spaces (Thai, a URL) counts one for each 24 characters.
-_TOKEN = re.compile(rf"[{_CJK}]|[^\s{_CJK}]{{1,24}}")
-ROOT = 5
 ROOT_SHARE = 0.5
-"""Letters that stand for a long stem, and what they count of it."""
+"""What the first letters of a long stem count of it."""
 HISTORY_WEIGHT = 0.6
 """How far the turn before pulls the vector of a question that depends on it, as in the retriever's conversation state."""
 
-_DEPENDENT = re.compile(
-    rf"^(?:and|but|so|what about|how about|what else)\b|\b(?:{PERSONAL}|this|that|these|those|there|one|ones|former|latter"
-    r"|same|else|other|others|another)\b",
-    re.IGNORECASE,
-)
 _POINTING = re.compile(r"\bthe\b", re.IGNORECASE)
 _DEFINITION = re.compile(r"^(?:what|who) (?:is|are|was|were) (?!the\b)\S+(?: \S+)?$", re.IGNORECASE)
 
 
-@dataclass(frozen=True)
-class Token:
-    """A piece of a sentence between white space: where it stands in its sentence, and the stems in it."""
-
-    text: str
-    start: int
-    end: int
-    stems: tuple[str, ...]
+KIND_WORDS = frozenset(
+    content_words(
+        "many much long old far tall high large big often fast deep wide heavy hot cold year date day name happen take place"
+        " part know call stand mean refer definition define title type kind nationality ever"
+    )
+)
+"""Words that say what kind of answer is wanted, which the answer need not repeat."""
 
 
 @dataclass(frozen=True)
 class Query:
-    """A question as the ranking sees it.
+    """A question as the ranking sees it. Words are stems."""
 
-    `texts`: what an encoder reads, with weights; `said`: what the turn before answered, where the question depends on it
-    (`leans`); `weights`: of the stems, those of earlier turns included; `about`: the stems of which the evidence must hold a
-    share; `names` and `pairs`: stems of names and numbers, and neighbouring stems, in the question itself; `kind`: what kind
-    of answer it wants.
-    """
-
-    texts: tuple[tuple[str, float], ...]
-    said: str
-    leans: bool
-    weights: dict[str, float]
-    about: frozenset[str]
-    names: frozenset[str]
-    pairs: tuple[tuple[str, str], ...]
+    texts: tuple[tuple[str, float], ...]  # what an encoder reads, with weights
+    said: str  # answer of the turn before, if the question depends on it
+    leans: bool  # the question depends on the conversation
+    weights: dict[str, float]  # words, those of earlier turns included
+    about: frozenset[str]  # words of which the evidence must hold a share
+    names: frozenset[str]  # names and numbers of the question
+    pairs: tuple[tuple[str, str], ...]  # neighbouring words of the question
     kind: AnswerType
-
-
-def tokens_of(text: str) -> tuple[Token, ...]:
-    """The tokens of a text, in order."""
-    return tuple(Token(m.group(), m.start(), m.end(), _stems(m.group())) for m in _TOKEN.finditer(text))
-
-
-def count_words(text: str) -> int:
-    """Words as the limit on an answer counts them."""
-    return sum(1 for _ in _TOKEN.finditer(text))
-
-
-@lru_cache(maxsize=100_000)
-def _stems(token: str) -> tuple[str, ...]:
-    return with_roots(content_words(token))
-
-
-def with_roots(stems: Sequence[str]) -> tuple[str, ...]:
-    """Stems, and for the longer ones their first letters too, so that "suspension" meets "suspended" half-way."""
-    return (*stems, *(f"{stem[:ROOT]}-" for stem in stems if len(stem) >= ROOT))
+    asked: frozenset[str] = frozenset()  # words of the question, without those that the answer need not repeat ("many")
 
 
 def make_query(question: str, history: Sequence[tuple[str, str]] = ()) -> Query:
     """Weigh the words of a question, and with a smaller weight those of the turns before where it depends on them.
 
-    A question depends on the conversation when it holds a pronoun, begins with "and" or "what about", or has no content word.
-    A short one that does not ("How many layers?") may: the turn before then decides between sentences, not whether the
-    evidence is about the question.
+    A question depends on the conversation if it holds a pronoun, begins with "and" or "what about", or has no content word.
+    For another short question ("How many layers?") the turn before helps to choose the sentence only.
 
     Example:
         >>> query = make_query("When was it?", [("Who introduced the network?", "Hopfield [1].")])
@@ -93,9 +57,10 @@ def make_query(question: str, history: Sequence[tuple[str, str]] = ()) -> Query:
     """
     own = content_words(question)
     weights = _weighed(own, 1.0)
-    about = frozenset(weights)
+    asked = frozenset(with_roots(own)[: len(own)]) - KIND_WORDS
+    about = frozenset(with_roots(sorted(asked))) or frozenset(weights)
     texts, said = [(question, 1.0)], ""
-    leans = bool(history) and (not own or bool(_DEPENDENT.search(question)))
+    leans = bool(history) and (not own or leans_on_conversation(question))
     if history:
         if leans or len(set(own)) < 3:
             weights = _context(history, 1.0 if leans else 0.3) | weights
@@ -103,14 +68,18 @@ def make_query(question: str, history: Sequence[tuple[str, str]] = ()) -> Query:
             about = frozenset(weights)
             texts.append((history[-1][0][:1_000], HISTORY_WEIGHT))
             said = history[-1][1]
-    names = {
-        stem
-        for token in tokens_of(question)[1:]
-        if is_name(token.text, False) or is_number(token.text)
-        for stem in token.stems
-    }
-    pairs = tuple(itertools.pairwise(own))
-    return Query(tuple(texts), said, leans, weights, about, frozenset(names), pairs, answer_type(question))
+    tokens = [token for token in tokens_of(question)[1:] if is_name(token.text, False) or is_number(token.text)]
+    return Query(
+        texts=tuple(texts),
+        said=said,
+        leans=leans,
+        weights=weights,
+        about=about,
+        names=frozenset(stem for token in tokens for stem in token.stems),
+        pairs=tuple(itertools.pairwise(own)),
+        kind=answer_type(question),
+        asked=asked,
+    )
 
 
 def stands_alone(question: str) -> bool:
@@ -122,7 +91,7 @@ def stands_alone(question: str) -> bool:
         >>> [stands_alone(q) for q in ("Who introduced sparsemax?", "What is BM25?", "What are the symptoms?", "When was it?")]
         [True, True, False, False]
     """
-    if _DEPENDENT.search(question):
+    if leans_on_conversation(question):
         return False
     if _DEFINITION.match(question):
         return True
@@ -137,7 +106,7 @@ def _context(history: Sequence[tuple[str, str]], share: float) -> dict[str, floa
     for question, answer in reversed(history[-3:]):
         asked = _weighed(content_words(question[:2_000]), 0.4 * share)
         weights = _weighed(content_words(answer[:300]), 0.15 * share) | asked | weights
-        if content_words(question) and not _DEPENDENT.search(question):
+        if content_words(question) and not leans_on_conversation(question):
             break
         share *= 0.7
     return weights

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -25,11 +25,19 @@ from langgraph_convcoa.reasoning.base import (
     Reasoner,
     Unsolved,
 )
+from langgraph_convcoa.reasoning.extractive.answer_kind import NEEDED, asks_to_compute
 from langgraph_convcoa.reasoning.extractive.compound import split_question
 from langgraph_convcoa.reasoning.extractive.coverage import NOTHING, cover
-from langgraph_convcoa.reasoning.extractive.excerpts import ELLIPSIS, Excerpt, choose_excerpts, clip
-from langgraph_convcoa.reasoning.extractive.query import count_words, make_query, stands_alone
-from langgraph_convcoa.reasoning.extractive.sentence_ranking import Candidate, SentenceEncoder, passage_score, rank_sentences
+from langgraph_convcoa.reasoning.extractive.query import make_query, stands_alone
+from langgraph_convcoa.reasoning.extractive.quotes import ELLIPSIS, Quote, choose_quotes, clip
+from langgraph_convcoa.reasoning.extractive.reading import count_words
+from langgraph_convcoa.reasoning.extractive.sentence_ranking import (
+    Candidate,
+    SentenceEncoder,
+    is_about,
+    passage_score,
+    rank_sentences,
+)
 from langgraph_convcoa.text.words import content_words
 
 NEAREST_WORDS = 25
@@ -43,6 +51,8 @@ _SMALL_TALK = re.compile(rf"\W*\b(?:{_GREETS})\b(?:\W*\b(?:{_GREETS}|there|every
 _THANKS = re.compile(r"\b(?:thank|thanks|thx|cheers)\b", re.IGNORECASE)
 _STOP = re.compile(r"[.!?。！？؟][\"'”’)\]]*\Z")
 _FULL_STOP = re.compile(r"\.+(?=[\"'”’)\]]*\Z)")
+_ROWS = "rows were found"
+_LONGEST_KEPT = 2_000
 OFF_TOPIC = 0.6
 """A further sentence's passage must hold this share of the question's words that the best sentence's passage holds."""
 
@@ -53,8 +63,7 @@ class ExtractiveReasoner(Reasoner):
     Args:
         encoder: Adds similarity of meaning to the choice of sentences; without one only the words count.
         max_words: Words of an answer at most, citation marks included.
-        min_coverage: Share of the question's words, weighted by rarity, that the best sentence or its passage must hold for
-            the evidence to be about the question.
+        min_coverage: Share of the question's words, weighted by rarity, that the best passage must hold.
 
     Raises:
         InputError: max_words is below 10.
@@ -69,7 +78,7 @@ class ExtractiveReasoner(Reasoner):
     """
 
     plans_over_evidence = False
-    """Its plan is made of the question's words; what it looks up is looked up once."""
+    """It plans by the question's words alone."""
 
     def __init__(self, encoder: SentenceEncoder | None = None, max_words: int = 60, *, min_coverage: float = 0.25) -> None:
         if max_words < 10:
@@ -79,15 +88,12 @@ class ExtractiveReasoner(Reasoner):
         self.min_coverage = min_coverage
 
     def plan(self, request: PlanRequest, config: RunnableConfig | None = None) -> ActionChain:
-        """One node without a guess for each part of the question; with the conversation where one of them may depend on it.
-
-        A greeting or thanks is answered at once with what can be asked.
-        """
+        """One node without a guess for each part of the question. A greeting is answered with what can be asked."""
         if small_talk(request.question):
             return ActionChain(optimized_question=request.question, draft_answer=_greeting(request.question, request.actions))
         if special := [name for name, is_one in request.recognised.items() if is_one]:
             node = ActionNode(action=special[0], sub_question=request.question, missing=True)
-            # With the conversation, in whose light it was recognised.
+            # The conversation helped to recognise it.
             return ActionChain(optimized_question=request.question, nodes=(node,), self_contained=False)
         actions = {name: about for name, about in request.actions.items() if name not in request.recognised}
         parts = split_question(request.question, max(1, request.max_sub_questions))
@@ -100,11 +106,11 @@ class ExtractiveReasoner(Reasoner):
         return ActionChain(optimized_question=request.question, nodes=nodes, self_contained=alone)
 
     def finds(self, question: str, evidence: Sequence[Document], history: History) -> bool:
-        """Whether the evidence holds something to answer from; where not, the next action is asked."""
+        """Whether the evidence holds an answer. If not, the next action is asked."""
         return bool(_stated(evidence) or self._ranked(question, history, evidence)[0])
 
     def correct(self, request: CorrectRequest, config: RunnableConfig | None = None) -> Corrected:
-        """The best sentence for each item, or unsupported with the reason; and the answer from the best sentences of all."""
+        """The best sentence for each item, or why there is none, and the answer from the best sentences of all."""
         if small_talk(request.question):
             return Corrected((), _greeting(request.question, {}))
         corrections = [self._corrected(item, request.history) for item in request.items]
@@ -129,16 +135,17 @@ class ExtractiveReasoner(Reasoner):
     def _answer(self, request: CorrectRequest) -> str:
         """The best sentences of every solved sub-question, each with its [n], and what had no answer."""
         if not request.chain:
-            question = request.optimized_question or request.question
-            excerpts = self._excerpts(question, request, range(len(request.evidence)), self.max_words)
-            return _joined(excerpts) or self._nothing(question, request, range(len(request.evidence)))
+            question, everything = request.optimized_question or request.question, range(len(request.evidence))
+            quotes = self._quotes(question, request, everything, self.max_words)
+            return _joined(quotes) or self._nothing(question, request, everything)
         failed = [item for item in request.chain if item["status"] == "failed"]
         without = [item for item in request.chain if item["status"] == "unsupported"]
         # Two parts of a question often have one sentence as their answer: it is given once.
         solved = list({item["answer"]: item for item in reversed(request.chain) if item["status"] in SOLVED}.values())[::-1]
-        notes = [_failure(item, len(request.chain)) for item in failed]
         if not solved and not failed:
-            return self._nothing_in_chain(request)
+            told = (self._nothing(item["sub_question"], request, _places(item, request)) for item in request.chain)
+            return next((text for text in told if text != NOTHING), NOTHING)
+        notes = [_failure(item, len(request.chain)) for item in failed]
         notes += [f'I found nothing about "{item["sub_question"]}" in the documents.' for item in without]
         notes = _fitted(notes, self.max_words // 2 if solved else self.max_words)
         left = self.max_words - sum(count_words(note) for note in notes)
@@ -146,74 +153,75 @@ class ExtractiveReasoner(Reasoner):
         shown: list[str] = []
         for number, item in enumerate(solved):
             budget = _share([count_words(other["answer"]) + 1 for other in solved[number:]], left)
-            text = self._solved(item, request, budget, shown)
-            left -= count_words(text)
-            texts.append(text)
+            texts.append(self._solved(item, request, budget, shown))
+            left -= count_words(texts[-1])
         return " ".join(dict.fromkeys(filter(None, [*texts, *notes]))) or NOTHING
 
-    def _nothing_in_chain(self, request: CorrectRequest) -> str:
-        """That nothing was found, with the nearest passage of the first sub-question that has one."""
-        places = {document.id: index for index, document in enumerate(request.evidence)}
-        for item in request.chain:
-            indexes = [places[identity] for identity in item["evidence"] if identity in places]
-            if (text := self._nothing(item["sub_question"], request, indexes)) != NOTHING:
-                return text
-        return NOTHING
-
-    def _nothing(self, question: str, request: CorrectRequest, indexes: Sequence[int]) -> str:
-        """That nothing was found, and the nearest passage, named as such, where one shares a word with the question."""
+    def _nothing(self, question: str, request: CorrectRequest, places: Sequence[int]) -> str:
+        """That nothing was found, and the nearest passage, named as such, if it shares a word with the question."""
+        evidence = [request.evidence[place] for place in places]
+        if (reason := self._ranked(question, request.history, evidence)[1]).startswith(_ROWS):
+            return f"{NOTHING} {reason[0].upper()}{reason[1:]}."
         query = make_query(question, request.history)
-        ranked = rank_sentences(query, [request.evidence[index] for index in indexes], self.encoder)
-        if not ranked or ranked[0].coverage <= 0 or self.max_words < 2 * NEAREST_WORDS:
+        ranked = rank_sentences(query, evidence, self.encoder)
+        nearest = max(ranked, key=lambda candidate: (candidate.held, candidate.probability), default=None)
+        if nearest is None or nearest.coverage <= 0 or self.max_words < 2 * NEAREST_WORDS:
             return NOTHING
-        text = clip(ranked[0], query, NEAREST_WORDS).replace("“", "‘").replace("”", "’")
-        return f"{NOTHING} The nearest passage is “{_FULL_STOP.sub('', text)}” [{indexes[ranked[0].document] + 1}]."
+        text = clip(nearest, query, NEAREST_WORDS).replace("“", "‘").replace("”", "’")
+        return f"{NOTHING} The nearest passage is “{_FULL_STOP.sub('', text)}” [{places[nearest.document] + 1}]."
 
     def _solved(self, item: ChainItem, request: CorrectRequest, budget: int, shown: list[str]) -> str:
-        places = {document.id: index for index, document in enumerate(request.evidence)}
-        indexes = [places[identity] for identity in item["evidence"] if identity in places]
-        if stated := _stated([request.evidence[index] for index in indexes]):
+        """The answer of a solved sub-question; `shown` are the quotes of those before it."""
+        places = _places(item, request)
+        if stated := _stated([request.evidence[place] for place in places]):
             lines = any("\n" in text for text in stated.values())
-            return ("\n" if lines else " ").join(_cited(text, indexes[place] + 1) for place, text in stated.items())
+            return ("\n" if lines else " ").join(_cited(text, places[n] + 1) for n, text in stated.items())
         found = item["status"] in ("filled", "corrected")
-        if found and (excerpts := self._excerpts(item["sub_question"], request, indexes, budget)):
-            new = [excerpt for excerpt in excerpts if not any(excerpt.text.strip(ELLIPSIS) in text for text in shown)]
-            shown += [excerpt.text for excerpt in new]
+        if found and (quotes := self._quotes(item["sub_question"], request, places, budget)):
+            new = [quote for quote in quotes if not any(quote.text.strip(ELLIPSIS) in text for text in shown)]
+            shown += [quote.text for quote in new]
             return _joined(new)
         text = _fitted([item["answer"]], budget - 1)[0]
-        return _cited(text, indexes[0] + 1) if indexes and text else text
+        return _cited(text, places[0] + 1) if places and text else text
 
-    def _excerpts(self, question: str, request: CorrectRequest, indexes: Sequence[int], budget: int) -> list[Excerpt]:
-        # Verification puts the document of the short answer first; the ranks that count here are those of the retrieval.
-        # A walk along an evidence graph ranks otherwise than the scores: the order in which its evidence is numbered tells.
-        walked = any("graph_path" in request.evidence[index].metadata for index in indexes)
-        indexes = sorted(indexes, key=lambda index: index if walked else -passage_score(request.evidence[index]))
-        evidence = [request.evidence[index] for index in indexes]
-        ranked, _ = self._ranked(question, request.history, evidence)
-        chosen = choose_excerpts(_on_topic(ranked), make_query(question, request.history), budget)
-        return [replace(excerpt, document=indexes[excerpt.document]) for excerpt in chosen]
+    def _quotes(self, question: str, request: CorrectRequest, places: Sequence[int], budget: int) -> list[Quote]:
+        # Verification puts the document of the short answer first; the order that counts here is that of the retrieval: by
+        # score, or as numbered after a walk along an evidence graph.
+        walked = any("graph_path" in request.evidence[place].metadata for place in places)
+        places = sorted(places, key=lambda place: place if walked else -passage_score(request.evidence[place]))
+        ranked, _ = self._ranked(question, request.history, [request.evidence[place] for place in places])
+        # Further sentences come from passages that are about the question as much as the best sentence's own.
+        ranked = [c for c in ranked if c.share >= ranked[0].share and c.coverage >= OFF_TOPIC * ranked[0].coverage]
+        chosen = choose_quotes(ranked, make_query(question, request.history), budget)
+        return [replace(quote, document=places[quote.document]) for quote in chosen]
 
     def _ranked(self, question: str, history: History, evidence: Sequence[Document]) -> tuple[list[Candidate], str]:
-        """Candidates best first, those left out whose passage lacks what the question names; or none, and why."""
+        """Candidates, the best first, whose passages hold what the question names; or none, and why."""
         if not evidence:
             return [], "no evidence was found"
         query = make_query(question, history)
         coverage = cover(question, evidence, history, query.leans)
         if coverage.missing:
             return [], coverage.missing
-        ranked = [c for c in rank_sentences(query, evidence, self.encoder) if coverage.may_answer(c.document)]
-        # A question of function words only ("why?") or of signs has no weights: nothing in it tells what it is about.
-        best = max((candidate.coverage for candidate in ranked), default=0.0)
-        if not query.weights or best < self.min_coverage:
+        found = [c for c in rank_sentences(query, evidence, self.encoder) if coverage.may_answer(c.document)]
+        # A question of function words only ("why?") has no weights.
+        best = max((candidate.coverage for candidate in found), default=0.0)
+        if not found or not query.weights or best < self.min_coverage:
             return [], "no sentence of the evidence is about this"
+        if asks_to_compute(question) and (rows := _rows(evidence[found[0].document])):
+            return [], f"{_ROWS}; sums need --data {rows}"
+        if not (about := [c for c in found if is_about(query, c)]):
+            return [], "no sentence of the evidence is about this"
+        first = next((c for c in about if c.fits), about[0] if query.leans else None)
+        if first is None:
+            return [], f"no sentence about this holds a {NEEDED[query.kind]}"
+        # A sentence without the name, time or number may follow one that has it.
+        ranked = [first, *(c for c in found if c is not first and c.probability <= first.probability)]
         return [replace(c, share=coverage.shares[c.document]) for c in ranked], ""
 
 
-_LONGEST_KEPT = 2_000
-
-
 class _Remembering:
-    """An encoder that keeps the vectors of the last texts: `correct` and `answer` ask for the same ones."""
+    """An encoder that keeps the vectors of the last texts: a turn asks for the same ones several times."""
 
     def __init__(self, encoder: SentenceEncoder) -> None:
         self._encoder = encoder
@@ -221,19 +229,18 @@ class _Remembering:
         self._lock = threading.Lock()
 
     def encode_queries(self, texts: Sequence[str], /) -> NDArray[Any]:
-        return self._encoded(texts, True)
+        return self._encoded(True, texts, self._encoder.encode_queries)
 
     def encode_passages(self, texts: Sequence[str], /) -> NDArray[Any]:
-        return self._encoded(texts, False)
+        return self._encoded(False, texts, self._encoder.encode_passages)
 
-    def _encoded(self, texts: Sequence[str], queries: bool) -> NDArray[Any]:
+    def _encoded(self, queries: bool, texts: Sequence[str], encode: Callable[[Sequence[str]], NDArray[Any]]) -> NDArray[Any]:
         with self._lock:
             known = {text: self._vectors[queries, text] for text in texts if (queries, text) in self._vectors}
         if new := [text for text in dict.fromkeys(texts) if text not in known]:
-            encode = self._encoder.encode_queries if queries else self._encoder.encode_passages
             known |= zip(new, np.asarray(encode(new)), strict=True)
         with self._lock:
-            self._vectors.update(((queries, text), vector) for text, vector in known.items() if len(text) <= _LONGEST_KEPT)
+            self._vectors.update(((queries, text), known[text]) for text in new if len(text) <= _LONGEST_KEPT)
         return np.stack([known[text] for text in texts])
 
 
@@ -248,44 +255,44 @@ def small_talk(question: str) -> bool:
 
 
 def _greeting(question: str, actions: dict[str, str]) -> str:
-    """A greeting, and what can be asked: the beginnings of the actions' descriptions, which say what they do."""
+    """A greeting, and what can be asked: the beginnings of the actions' descriptions."""
     about = [" ".join(description.split(";")[0].split())[:200].rstrip(". ") for description in actions.values()]
     able = f", which I look up as follows: {'; '.join(filter(None, about))}" if any(about) else ""
     return f"{'You are welcome' if _THANKS.search(question) else 'Hello'}! Please ask me a question{able}."
 
 
 def _best_action(question: str, actions: dict[str, str]) -> str:
-    """The action whose name or description shares most words with the question; the first one where none stands out."""
+    """The action whose name and description share most words with the question; of several the first."""
     asked = set(content_words(question))
-    names = list(actions)
-    shared = [len(asked & set(content_words(f"{name.replace('_', ' ')} {actions[name]}"))) for name in names]
-    best = max(range(len(names)), key=lambda index: (shared[index], -index))
-    return names[best] if shared[best] > shared[0] else names[0]
+    return max(actions, key=lambda name: len(asked & set(content_words(f"{name.replace('_', ' ')} {actions[name]}"))))
 
 
 def _stated(evidence: Sequence[Document]) -> dict[int, str]:
-    """What of the evidence, by its place, answers as it stands: what an action made for the question, not what it found."""
+    """Answers that an action computed (its `extract`), by the place of their evidence. They are not searched for sentences."""
     told = {place: document.metadata.get("extract") for place, document in enumerate(evidence)}
     return {place: text for place, text in told.items() if isinstance(text, str) and text}
 
 
-def _on_topic(ranked: Sequence[Candidate]) -> list[Candidate]:
-    """The best sentence, and those of passages that are about the question as much as its own."""
-    if not ranked:
-        return []
-    best = ranked[0]
-    return [c for c in ranked if c.share >= best.share and c.coverage >= OFF_TOPIC * best.coverage]
+def _places(item: ChainItem, request: CorrectRequest) -> list[int]:
+    """Where the evidence of a sub-question stands in the evidence of the turn."""
+    places = {document.id: place for place, document in enumerate(request.evidence)}
+    return [places[identity] for identity in item["evidence"] if identity in places]
 
 
-def _joined(excerpts: Sequence[Excerpt]) -> str:
-    return " ".join(_cited(excerpt.text, excerpt.document + 1) for excerpt in excerpts)
+def _joined(quotes: Sequence[Quote]) -> str:
+    return " ".join(_cited(quote.text, quote.document + 1) for quote in quotes)
 
 
 def _cited(text: str, number: int) -> str:
-    """The mark stands before the full stop, also one inside a quotation, so that it is read as a part of its own sentence."""
+    """A text with its mark before the full stop, also before one inside a quotation."""
     if (stop := _STOP.search(text)) is not None:
         return f"{text[: stop.start()]} [{number}]{stop[0]}"
     return f"{text} [{number}]."
+
+
+def _rows(document: Document) -> str:
+    """The file whose rows a passage holds, or ""."""
+    return str(document.metadata.get("source") or "a table") if "row" in document.metadata else ""
 
 
 def _name(document: Document) -> str:
@@ -300,7 +307,7 @@ def _failure(item: ChainItem, parts: int) -> str:
 
 
 def _share(needs: Sequence[int], budget: int) -> int:
-    """The first one's part of a budget of words: what it needs and its share of the rest, or less where all need more."""
+    """The first part's words: what it needs and its share of the rest; its share of the budget if all need more."""
     rest = budget - sum(needs)
     return max(2, needs[0] + rest // len(needs) if rest >= 0 else budget * needs[0] // sum(needs))
 

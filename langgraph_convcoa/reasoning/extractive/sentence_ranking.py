@@ -13,30 +13,33 @@ import numpy as np
 from langchain_core.documents import Document
 from numpy.typing import NDArray
 
-from langgraph_convcoa.reasoning.extractive.query import Query, Token, tokens_of, with_roots
+from langgraph_convcoa.reasoning.extractive.answer_kind import NEEDED, of_kind
+from langgraph_convcoa.reasoning.extractive.query import Query
+from langgraph_convcoa.reasoning.extractive.reading import ROOT, Token, read_passage, with_roots
 from langgraph_convcoa.reasoning.extractive.weights import SENTENCE_FEATURES, SENTENCE_WEIGHTS, SENTENCE_WEIGHTS_ENCODER
-from langgraph_convcoa.text.kept import kept_by_characters
-from langgraph_convcoa.text.questions import fits
-from langgraph_convcoa.text.words import content_words, sentences
 
-MAX_SENTENCE = 80
-"""Tokens of the longest piece that is taken as a sentence; longer ones are cut."""
 ENCODED = 8
-"""Sentences whose similarity of meaning is asked for; the words choose them."""
+"""Sentences that are encoded, the best by their words."""
+# The rest is set by hand: SQuAD has no conversations, and small collections have few passages about one thing.
 LEANING_TYPE_WEIGHT = 2.0
+"""Weight of the wanted kind of word in a question that depends on the conversation."""
 REPEATED_WEIGHT = 1.5
-"""Set by hand, for questions that depend on the conversation: SQuAD has none."""
+"""Cost of what the turn before said."""
 LACKING_WEIGHT = 1.5
-"""What it costs a sentence, with its neighbours and title, that they lack words of the question where others hold all
-(`COMPLETE`). Set by hand, for a few passages about one thing: "opened" must not stand for "closed" because it came first."""
+"""Cost of lacking words of the question, if the surroundings of another sentence hold all of them (`COMPLETE`)."""
+UNFIT_WEIGHT = 1.0
+"""Cost of lacking the name, time or number that is asked for."""
 COMPLETE = 0.99
-_KEPT_CHARACTERS = 500_000
+SHORT = 3
+"""Words of a short question."""
+CLOSE, CLOSE_TO_NAME, NEAR_ENOUGH = 0.6, 0.48, 0.3
+"""Least cosine of a sentence that lacks a word of a short question, of a short one with a name, or of a longer question."""
 _NEAR = SENTENCE_FEATURES.index("question words in the sentence and its neighbours")
 _TYPE = SENTENCE_FEATURES.index("a word of the wanted type")
 
 
 class SentenceEncoder(Protocol):
-    """What ranks by meaning: vectors of unit length, one a row."""
+    """Encodes texts as rows of unit length."""
 
     def encode_queries(self, texts: Sequence[str], /) -> NDArray[Any]: ...
 
@@ -45,58 +48,80 @@ class SentenceEncoder(Protocol):
 
 @dataclass(frozen=True)
 class Candidate:
-    """A sentence of the evidence.
+    """A sentence of the evidence. Shares are in [0, 1]."""
 
-    `document` counts the evidence from 0; `coverage` is the share of the question's words that it or its passage holds, in
-    [0, 1]; `probability` that it holds the answer; `share` of what the question names that its passage holds.
-    """
-
-    document: int
+    document: int  # place in the evidence, from 0
     text: str
     tokens: tuple[Token, ...]
-    coverage: float
-    probability: float = 0.0
+    coverage: float  # share of the question's words that its passage holds
+    probability: float = 0.0  # that it holds the answer
     features: tuple[float, ...] = ()
-    share: float = 1.0
+    share: float = 1.0  # share of what the question names that its passage holds
+    question: str = ""  # the question that it stands under
+    held: float = 1.0  # share of the question's words in it, its neighbours, heading and title; names anywhere in the passage
+    fits: bool = True  # it holds a name, time or number if one is asked for
+    similarity: float = 1.0  # of meaning; 1 without an encoder
 
 
 def rank_sentences(query: Query, evidence: Sequence[Document], encoder: SentenceEncoder | None = None) -> list[Candidate]:
-    """The sentences of the evidence, the one most likely to hold the answer first; the same text is kept once.
+    """The sentences of the evidence, the one most likely to hold the answer first; equal texts once.
 
-    Evidence comes best first; `score`, `quote` and `title` in its metadata are used where they are. An encoder adds the
-    similarity of meaning for the sentences that the words put in front.
+    Evidence comes best first. An encoder adds the similarity of meaning for the best sentences by their words.
     """
-    passages = [_passage(document) for document in evidence]
-    frequency = Counter(stem for passage in passages for _, _, stems in passage.sentences for stem in stems)
-    count = sum(len(passage.sentences) for passage in passages)
+    passages = [read_passage(document) for document in evidence]
+    frequency = Counter(stem for passage in passages for part in passage.parts for stem in part.stems)
+    count = sum(len(passage.parts) for passage in passages)
     idf = {word: weight * math.log(1 + (count + 1) / (frequency[word] + 0.5)) for word, weight in query.weights.items()}
     about = {word: value for word, value in idf.items() if word in query.about}
-    total, total_about = sum(idf.values()) or 1.0, sum(about.values()) or 1.0
-    found: list[Candidate] = []
-    seen: set[str] = set()
+    known = with_roots(sorted(query.asked))
+    found: dict[str, Candidate] = {}
     for number, passage in enumerate(passages):
-        in_passage = _covered(idf, passage.stems) / total
-        for index, (text, tokens, stems) in enumerate(passage.sentences):
-            if text in seen:
+        for index, part in enumerate(passage.parts):
+            if part.text in found:
                 continue
-            seen.add(text)
+            stems = part.stems | part.about if part.question else part.stems
             near = passage.around(index)
-            coverage = _covered(idf, stems) / total
+            # A passage names its subject once, and says "the fort" afterwards.
+            said = near | (query.names & passage.stems)
+            held = sum(word in said or f"{word[:ROOT]}-" in said for word in query.asked) / max(1, len(query.asked))
+            wanted = query.kind != "thing" and any(of_kind(query.kind, part.tokens, known))
             features = (
-                coverage,
-                _covered(idf, near) / total,
-                in_passage,
-                _adjacent(query, tokens),
+                _share(idf, stems),
+                _share(idf, near),
+                _share(idf, passage.stems),
+                _adjacent(query, part.tokens),
                 _part(query.names, stems),
                 _part(query.names, passage.stems),
-                _type_fit(query, tokens),
+                float(wanted),
                 float(number == 0),
                 1.0 / (1 + number),
-                float(bool(passage.quote) and (text in passage.quote or passage.quote in text)),
-                math.log(1 + len(tokens)),
+                math.log(1 + len(part.tokens)),
             )
-            found.append(Candidate(number, text, tokens, _covered(about, passage.stems) / total_about, features=features))
-    return _scored(query, found, encoder)
+            found[part.text] = Candidate(
+                number,
+                part.text,
+                part.tokens,
+                coverage=_share(about, passage.stems),
+                features=features,
+                question=part.question,
+                held=held,
+                fits=wanted or query.kind not in NEEDED or bool(part.question and held >= COMPLETE),
+            )
+    return _scored(query, list(found.values()), encoder)
+
+
+def is_about(query: Query, candidate: Candidate) -> bool:
+    """Whether a sentence with its neighbours, heading and title is about what the question asks.
+
+    It holds all words of the question, or its meaning is close. The fewer words a question has, the closer it must be, for
+    each of them matters. Without an encoder half of the words are enough. A question that depends on the conversation has
+    too few words of its own for this.
+    """
+    if query.leans or not query.asked or candidate.held >= COMPLETE:
+        return True
+    if len(query.asked) > SHORT:
+        return candidate.similarity >= NEAR_ENOUGH
+    return candidate.held >= 0.5 and candidate.similarity >= (CLOSE_TO_NAME if query.names else CLOSE)
 
 
 def _scored(query: Query, found: list[Candidate], encoder: SentenceEncoder | None) -> list[Candidate]:
@@ -104,51 +129,41 @@ def _scored(query: Query, found: list[Candidate], encoder: SentenceEncoder | Non
         return []
     plain = np.array([candidate.features for candidate in found])
     table = np.column_stack((plain, plain[:, 0] - plain[:, 0].max(), np.zeros((len(found), 2)), np.ones(len(found))))
-    # The few words of "When was it?" say little of the sentence; the wanted type must.
     complete = plain[:, _NEAR].max() >= COMPLETE
     typed = LACKING_WEIGHT * complete * (plain[:, _NEAR] - plain[:, _NEAR].max())
+    typed = typed - UNFIT_WEIGHT * np.array([not candidate.fits for candidate in found])
     if query.leans:
+        # The few words of "When was it?" say little about the sentence. The wanted kind of word says more.
         typed += LEANING_TYPE_WEIGHT * (plain[:, _TYPE] - plain[:, _TYPE].max())
-        # What was just said answers a new question only where it holds the wanted type ("Who wrote it?", "When was it?").
+        # What was just said answers a new question only if it holds the wanted kind of word ("Who wrote it?", "When was it?").
         typed -= REPEATED_WEIGHT * np.array(
             [fit == 0 and c.text.rstrip(".") in query.said for c, fit in zip(found, plain[:, _TYPE], strict=True)]
         )
     logits = table @ SENTENCE_WEIGHTS + typed
+    similarity = np.ones(len(found))
     if encoder is not None:
         best = np.sort(np.argsort(-logits, kind="stable")[:ENCODED])
         found, table = [found[i] for i in best], table[best]
-        vectors = np.asarray(encoder.encode_passages([candidate.text[:1_000] for candidate in found]))
+        vectors = np.asarray(encoder.encode_passages([f"{c.question} {c.text}".strip()[:1_000] for c in found]))
         similarity = vectors @ _state(query, encoder)
         table[:, -3], table[:, -2] = similarity, similarity - similarity.max()
         logits = table @ SENTENCE_WEIGHTS_ENCODER + typed[best]
     probabilities = 1 / (1 + np.exp(-logits))
     return [
-        replace(found[i], probability=float(probabilities[i]), features=tuple(table[i].tolist()))
+        replace(found[i], probability=float(probabilities[i]), similarity=float(similarity[i]))
         for i in np.argsort(-probabilities, kind="stable")
     ]
 
 
 def _state(query: Query, encoder: SentenceEncoder) -> NDArray[Any]:
-    """The vector of the question, moved towards the turn before where it depends on that."""
+    """The vector of the question, moved towards the turn before if it depends on that."""
     texts, weights = zip(*query.texts, strict=True)
     state = np.array(weights) @ np.asarray(encoder.encode_queries(texts))
     return np.asarray(state / (np.linalg.norm(state) or 1.0))
 
 
-@dataclass(frozen=True)
-class _Passage:
-    sentences: list[tuple[str, tuple[Token, ...], frozenset[str]]]
-    title: frozenset[str]
-    stems: frozenset[str]
-    quote: str
-
-    def around(self, index: int) -> frozenset[str]:
-        """Stems of a sentence, of the two beside it and of the title."""
-        return self.title.union(*(stems for _, _, stems in self.sentences[max(0, index - 1) : index + 2]))
-
-
 def passage_score(document: Document) -> float:
-    """The score that the retrieval gave a document; 0 where there is none that is a finite number."""
+    """The score of the retrieval; 0 if it is no finite number."""
     try:
         score = float(document.metadata.get("score") or 0.0)
     except (TypeError, ValueError):
@@ -156,32 +171,9 @@ def passage_score(document: Document) -> float:
     return score if math.isfinite(score) else 0.0
 
 
-def _passage(document: Document) -> _Passage:
-    metadata = document.metadata
-    parts = _sentences(document.page_content)
-    title = frozenset(with_roots(content_words(str(metadata.get("title") or ""))))
-    stems = title.union(*(part[2] for part in parts))
-    return _Passage(parts, title, stems, " ".join(str(metadata.get("quote") or "").split()))
-
-
-@kept_by_characters(_KEPT_CHARACTERS)
-def _sentences(text: str) -> list[tuple[str, tuple[Token, ...], frozenset[str]]]:
-    """Kept for passages that come again: for the answer after its sub-questions, and for what is asked next."""
-    cut = [piece for sentence in sentences(text) for piece in _pieces(sentence.text)]
-    return [(piece, tokens, frozenset(stem for token in tokens for stem in token.stems)) for piece, tokens in cut]
-
-
-def _pieces(text: str) -> list[tuple[str, tuple[Token, ...]]]:
-    text = " ".join(text.split())
-    tokens = tokens_of(text)
-    if len(tokens) <= MAX_SENTENCE:
-        return [(text, tokens)] if tokens else []
-    blocks = (tokens[first : first + MAX_SENTENCE] for first in range(0, len(tokens), MAX_SENTENCE))
-    return [(piece, tokens_of(piece)) for block in blocks if (piece := text[block[0].start : block[-1].end])]
-
-
-def _covered(idf: dict[str, float], stems: frozenset[str]) -> float:
-    return sum(value for word, value in idf.items() if word in stems)
+def _share(idf: dict[str, float], stems: frozenset[str]) -> float:
+    """Share of the weighted words that are among some stems."""
+    return sum(value for word, value in idf.items() if word in stems) / (sum(idf.values()) or 1.0)
 
 
 def _part(wanted: frozenset[str], stems: frozenset[str]) -> float:
@@ -194,8 +186,3 @@ def _adjacent(query: Query, tokens: Sequence[Token]) -> float:
     flat = [stem for token in tokens for stem in token.stems if not stem.endswith("-")]
     beside = set(itertools.pairwise(flat)) | set(zip(flat, flat[2:], strict=False))
     return sum((a, b) in beside or (b, a) in beside for a, b in query.pairs) / len(query.pairs)
-
-
-def _type_fit(query: Query, tokens: Sequence[Token]) -> float:
-    new = ((n, token) for n, token in enumerate(tokens) if not any(stem in query.weights for stem in token.stems))
-    return float(query.kind != "thing" and any(fits(query.kind, token.text, n == 0) for n, token in new))

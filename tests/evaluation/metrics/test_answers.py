@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langgraph_convcoa.evaluation.metrics.answers import MEASURES, answer_metrics
-from langgraph_convcoa.text.matching import normalise_answer, strip_citations
+from langgraph_convcoa.text.citations import without_marks
+from langgraph_convcoa.text.matching import normalise_answer
 
 # What this library marks answers with is no part of the published definitions.
 PIECES = st.sampled_from([*"the The a an An cat cats U.S. us it's its 1,000 1000 no yes — é - .".split()])  # noqa: SIM905
@@ -83,7 +84,7 @@ HAND_MADE = [
 def test_hand_made_pairs(answer: str, gold: str, exact: float, f1: float) -> None:
     found = answer_metrics(answer, [gold])
     assert (found["em"], found["f1"]) == (exact, pytest.approx(f1))
-    shown = strip_citations(answer)
+    shown = without_marks(answer)
     assert (Published.exact(shown, gold), Published.f1(shown, gold)) == (exact, pytest.approx(f1))
 
 
@@ -117,7 +118,7 @@ def test_covers(answer: str, gold: str, held: bool) -> None:
 
 def test_what_the_library_adds_is_no_part_of_an_answer() -> None:
     assert normalise_answer("The  U.S. Navy's (an) Apple…") == "us navys apple"
-    assert strip_citations("a b [1]. c [2][13].") == "a b. c."
+    assert without_marks("a b [1]. c [2][13].") == "a b. c."
     assert answer_metrics("Ada [1] Lovelace [2].", ["Ada Lovelace."]) == dict.fromkeys(MEASURES, pytest.approx(1.0))
 
 

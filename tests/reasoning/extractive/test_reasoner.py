@@ -18,8 +18,9 @@ from langgraph_convcoa.reasoning.base import (
     Reasoner,
     Unsolved,
 )
-from langgraph_convcoa.reasoning.extractive.excerpts import choose_excerpts
-from langgraph_convcoa.reasoning.extractive.query import count_words, make_query, stands_alone
+from langgraph_convcoa.reasoning.extractive.query import make_query, stands_alone
+from langgraph_convcoa.reasoning.extractive.quotes import choose_quotes
+from langgraph_convcoa.reasoning.extractive.reading import count_words
 from langgraph_convcoa.reasoning.extractive.reasoner import NOTHING, ExtractiveReasoner
 from langgraph_convcoa.reasoning.extractive.sentence_ranking import rank_sentences
 from langgraph_convcoa.text.questions import answer_type
@@ -137,6 +138,12 @@ def test_a_follow_up_gets_the_sentence_with_the_date() -> None:
     assert found.answer == "The paper on it was published in 1982 in a journal."
 
 
+def test_a_follow_up_may_use_words_that_no_passage_has() -> None:
+    history = [("Who introduced the Hopfield network?", "The Hopfield network was introduced by John Hopfield [1].")]
+    found = correct("When did it appear?", [HOPFIELD, BM25], history)
+    assert found.answer == "The paper on it was published in 1982 in a journal."
+
+
 def test_without_the_history_the_follow_up_has_no_object() -> None:
     query = make_query("When was it?")
     assert not query.leans
@@ -216,6 +223,87 @@ def test_sentences_of_other_subjects_do_not_pad_an_answer() -> None:
     text = answer(question, [item(question, evidence=[HOPFIELD, okapi])], [HOPFIELD, okapi])
     assert "John Hopfield [1]" in text
     assert "[2]" not in text
+
+
+FAQ = Document(
+    "Questions and answers\n\nWhere do I pay a fine?\n\nFines are paid at the machine beside the lift. It takes coins.\n\n"
+    "Who runs the group?\n\nTwo volunteers do.\n\nThe rooms\n\nRooms are on the first floor.",
+    id="faq",
+)
+
+
+@pytest.mark.parametrize(
+    ("question", "sentence"),
+    [
+        ("Where do I pay a fine?", "Fines are paid at the machine beside the lift."),
+        ("Who runs the group?", "Two volunteers do."),
+        ("Where are the rooms?", "Rooms are on the first floor."),
+    ],
+)
+def test_a_heading_belongs_to_the_text_under_it_and_is_no_answer(question: str, sentence: str) -> None:
+    assert correct(question, [FAQ]).answer == sentence
+    said = answer(question, [item(question, evidence=[FAQ])], [FAQ])
+    assert "?" not in said
+    assert "Questions and answers" not in said
+
+
+def test_a_question_in_front_of_its_answer_is_no_answer() -> None:
+    document = Document("# Fines\nWhere do I pay a fine? At the machine. When is it open? At night.", id="a")
+    assert correct("Where do I pay a fine?", [document]).answer == "At the machine."
+    heading = Document("## Who runs the group?\nTwo volunteers do.\n\n## Rooms\nThey are below.", id="c")
+    assert correct("Who runs the group?", [heading]).answer == "Two volunteers do."
+    assert not correct("Where is it?", [Document("Where is the lamp?", id="b")]).supported
+
+
+LIGHTHOUSE = Document(
+    "The lighthouse on Skerry Rock was first lit on 4 March 1871. It was designed by Agnes Tolland, an engineer from Leith. "
+    "The workshop has a landlord, who lives nearby. Innovation Norway paid half of the costs. "
+    "In the race six Lark-2 robots crossed the hall and back. The lens came from Paris.",
+    id="lighthouse",
+)
+
+
+@pytest.mark.parametrize(
+    ("question", "sentence"),
+    [
+        ("Who designed the lighthouse on Skerry Rock?", "It was designed by Agnes Tolland, an engineer from Leith."),
+        ("When was the lighthouse first lit?", "The lighthouse on Skerry Rock was first lit on 4 March 1871."),
+        ("How many robots took part?", "In the race six Lark-2 robots crossed the hall and back."),
+    ],
+)
+def test_a_question_for_a_name_a_time_or_a_number_gets_one(question: str, sentence: str) -> None:
+    assert correct(question, [LIGHTHOUSE]).answer == sentence
+
+
+@pytest.mark.parametrize(
+    ("question", "missing"),
+    [
+        ("Who is the landlord of the workshop?", "name"),
+        ("Who is the chief of Innovation Norway?", "name"),
+        ("When did the lens come from Paris?", "time"),
+        ("How many lenses came from Paris?", "number"),
+    ],
+)
+def test_without_a_name_a_time_or_a_number_there_is_no_answer(question: str, missing: str) -> None:
+    evidence = [Document(text, id=text[:9]) for text in LIGHTHOUSE.page_content.split(". ")[2:]]
+    found = correct(question, evidence)
+    assert (found.supported, found.reason) == (False, f"no sentence about this holds a {missing}")
+    said = answer(question, [item(question, "unsupported", "", evidence)], evidence)
+    assert said.startswith(f"{NOTHING} The nearest passage is “")
+
+
+def test_sums_over_rows_need_the_tables() -> None:
+    rows = Document("month: May\nrevenue: 5\n\nmonth: June\nrevenue: 7", id="s", metadata={"source": "sales.csv", "row": 1})
+    question = "What is the total revenue?"
+    found = correct(question, [rows])
+    assert (found.supported, found.reason) == (False, "rows were found; sums need --data sales.csv")
+    said = answer(question, [item(question, "unsupported", "", [rows])], [rows])
+    assert said == f"{NOTHING} Rows were found; sums need --data sales.csv."
+    assert correct("What is the revenue of June?", [rows]).answer == "month: June revenue: 7"
+
+
+def test_no_evidence_is_told_apart() -> None:
+    assert correct("Who introduced it?", []).reason == "no evidence was found"
 
 
 def test_instructions_in_the_evidence_are_only_text() -> None:
@@ -380,8 +468,8 @@ def test_any_text_is_answered_within_the_words(texts: list[str], question: str, 
     query = make_query(question, [(before, before)])
     ranked = rank_sentences(query, evidence)
     assert [c.probability for c in ranked] == sorted((c.probability for c in ranked), reverse=True)
-    chosen = choose_excerpts(ranked, query, words)
-    assert sum(count_words(excerpt.text) + 1 for excerpt in chosen) <= words
+    chosen = choose_quotes(ranked, query, words)
+    assert sum(count_words(quote.text) + 1 for quote in chosen) <= words
     assert len(answer(question, [item(question, evidence=evidence)], evidence, [(before, before)], words).split()) <= words
 
 
@@ -391,6 +479,7 @@ def test_any_text_is_answered_within_the_words(texts: list[str], question: str, 
         ("In what year was it built?", "date"),
         ("Who ruled when the city fell?", "person"),
         ("How many are there?", "number"),
+        ("Whose is it?", "owner"),
         ("In which city is it?", "place"),
         ("Why did it fail?", "reason"),
         ("What is sparsemax?", "thing"),
