@@ -102,7 +102,7 @@ def test_text_that_no_store_can_keep_is_made_proper() -> None:
     [
         (None, "resume with"),
         ("approve", "resume with"),
-        ([{"type": "approve"}], "approve, edit or reject for each of data_analysis"),
+        ([{"type": "approve"}], "one decision for each of data_analysis, in this order: approve, edit or reject"),
         ({"decisions": "approve"}, "decisions: "),
         ({"decisions": []}, "decisions.0: Field required"),
         ({"decisions": [{"type": "approve"}] * 2}, "decisions: .* at most 1 item .* not 2"),
