@@ -197,7 +197,9 @@ def _decisions(reviews: Sequence[Review], respond: Callable[[Any], Any]) -> list
     except ValidationError as error:
         first, names = error.errors()[0], ", ".join(review.name for review in reviews)
         where, reason = ".".join(map(str, first["loc"])), first["msg"].removeprefix("Value error, ")
-        wanted = f'resume with {{"decisions": [...]}}: approve, edit or reject for each of {names}, in this order'
+        wanted = (
+            f'resume with {{"decisions": [...]}}, one decision for each of {names}, in this order: approve, edit or reject'
+        )
         raise InputError(f"{wanted} ({where or 'the response'}: {reason})") from None
     found = []
     for review, decision in zip(reviews, response.decisions, strict=True):

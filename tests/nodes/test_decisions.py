@@ -89,7 +89,7 @@ def test_an_edited_plan_may_come_as_text_and_leave_out_what_is_empty(as_text: bo
     [
         (None, "resume with"),
         ("approve", "resume with"),
-        ([{"type": "approve"}], "approve, edit or reject for each of data_analysis"),
+        ([{"type": "approve"}], "one decision for each of data_analysis, in this order: approve, edit or reject"),
         ({"decisions": "approve"}, "decisions: "),
         ({"decisions": []}, "decisions.0: Field required"),
         ({"decisions": [{"type": "approve"}] * 2}, "decisions: .* at most 1 item .* not 2"),
