@@ -58,6 +58,8 @@ _SILENT = [
     r"passages?|documents?)\b",
     # No passage says ...; nothing in the documents tells ...; no information was found
     rf"(?:no(?:ne|thing)?|neither)\b[^.;,]{{0,30}}?\b(?:{_EVIDENCE}|mention|details?)\b[^.;,]{{0,30}}?\b{_TELL}\b",
+    # The passages name no builder; the documents are silent
+    rf"{_THE}{_EVIDENCE} (?:{_TELL}|is|are|has|have) (?:no|nothing|silent)\b",
     # The year is not given in the passages; it is not stated
     rf"[^.;,]*\b(?:is|are|was|were|has|have)(?:\s+not|n't){_ADVERBS}\s+(?:stated|mentioned|given|specified|said|described|"
     rf"explained|provided|named|listed|covered|detailed|discussed|included|found|addressed|available|clear|told|shown|"
