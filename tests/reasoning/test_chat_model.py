@@ -42,6 +42,14 @@ def test_over_evidence_the_front_of_the_prompt_is_the_same_in_every_turn() -> No
     assert second.endswith("Question: second?\n")
 
 
+def test_over_evidence_the_prompt_says_what_to_do_with_half_of_an_answer() -> None:
+    ours, model = reasoner(plan())
+    ours.plan(PlanRequest("Where was the director born?", {"docs": "d"}, evidence=EVIDENCE[:2]))
+    assert "if they hold a part of it, give that part and say what they do not hold" in model.prompts[0]
+    assert "or only its first step" in model.prompts[0]
+    assert "a self-contained question for what is missing, with the names that the passages gave" in model.prompts[0]
+
+
 def test_plain_and_async_do_the_same() -> None:
     request = PlanRequest("q?", {"docs": "d"})
     ours, _ = reasoner("prose", plan(node("s?")))
