@@ -131,8 +131,8 @@ def _answers(runs: Sequence[str | Path], methods: Sequence[str]) -> dict[str, di
         for row in json_lines(file):
             try:
                 one = Answered.from_dict(dict(row))
-            except (KeyError, TypeError) as error:
-                raise InputError(f"{row.where}: not an answer of a run ({error})") from error
+            except ValueError as error:
+                raise InputError(f"{row.where}: not an answer of a run") from error
             if one.method in methods or not methods:
                 own.setdefault(one.method, {})[one.id] = one
         for name, of_method in own.items():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,6 +20,9 @@ from langgraph_convcoa.errors import ConvCoAError, InputError
 
 Retriever = BaseRetriever | Runnable[str, list[Document]]
 """A LangChain retriever, one in wrappers such as `with_retry`, or a chain from a question to documents."""
+
+_NO_CONTENT = re.compile(r"(?!\d+\Z)[\s.()•*…–-]*+\d{0,3}[\s.()•*…–-]*+")
+"""A passage that is only a mark: the number of a page or of a list's item."""
 
 
 class KnowledgeRetrievalSettings(BaseModel):
@@ -113,7 +117,7 @@ class KnowledgeRetrieval(BaseAction):
             found = await asyncio.to_thread(self.retriever.invoke, query, **options)
         else:
             found = await self.retriever.ainvoke(query, **options)
-        return found[: request.k]
+        return [document for document in found[: request.k] if not _NO_CONTENT.fullmatch(document.page_content)]
 
     async def _of_chain(self, query: str) -> list[Document]:
         """The documents of a chain. Raises InputError if it does not take a question or return documents."""

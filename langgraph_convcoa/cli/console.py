@@ -145,6 +145,7 @@ class TurnView:
         self._status: Status | None = None
         self._streamed: list[str] = []
         self._in_line = False  # True within a line of the answer.
+        self._waiting: list[Text] = []  # Lines to show after it.
         self._shown: dict[int, str] = {}
         self._doubts: list[str] = []
 
@@ -160,10 +161,13 @@ class TurnView:
             self._end_line()
 
     def _end_line(self) -> None:
-        """Begin a new line; both streams may be one terminal."""
+        """End the line of the answer, and show what waited for that."""
         if self._in_line:
             self._out.out("")
             self._in_line = False
+        for line in self._waiting:
+            self._err.print(line)
+        self._waiting.clear()
 
     def progress(self, event: Mapping[str, Any]) -> None:
         """Take a progress event of the graph's custom stream."""
@@ -175,8 +179,9 @@ class TurnView:
         index, status = int(event.get("index", -1)), str(event.get("status"))
         if event.get("type") == "sub_question" and status in _STYLES and self._shown.get(index) != status:
             self._shown[index] = status
-            self._end_line()
-            self._err.print(chain_line(index + 1, event))
+            self._waiting.append(chain_line(index + 1, event))
+            if not self._in_line:
+                self._end_line()
 
     def token(self, text: str) -> None:
         """Take a piece of the answer."""

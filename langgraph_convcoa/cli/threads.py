@@ -84,24 +84,25 @@ def show(
 @app.command()
 def export(
     thread: _Name,
-    file: Annotated[
-        Path | None, typer.Argument(help="Written to; .md for reading, else JSON. Standard output without it.")
-    ] = None,
+    removed: Annotated[str | None, typer.Argument(hidden=True, metavar="")] = None,
+    out: Annotated[Path | None, option("FILE", "File to write: .md to read, else JSON; standard output without it.")] = None,
     store: _Store = None,
 ) -> None:
     """Export a conversation, as JSON that can be imported again, or as Markdown.
 
     [bold]Examples[/bold]
-      convcoa threads export thesis thesis.json
-      convcoa threads export thesis thesis.md --store chats.sqlite
+      convcoa threads export thesis --out thesis.json
+      convcoa threads export thesis --out thesis.md --store chats.sqlite
     """
+    if removed is not None:
+        raise InputError(f"the file is an option now: --out {removed}")
     with _opened(store) as threads:
         data = threads.export(thread)
-    if file is None:
+    if out is None:
         print_json(data)
     else:
-        write_thread_file(data, file)
-        consoles()[1].print(f"written to {file}")
+        write_thread_file(data, out)
+        consoles()[1].print(f"written to {out}")
 
 
 @app.command("import")

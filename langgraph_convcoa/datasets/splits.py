@@ -16,7 +16,12 @@ Part = Literal["train", "dev"]
 DEV_SHARE = 0.2
 """Share of the conversations in the development part, if a data set has no such part."""
 
-_NAMES = (("train", "train"), ("trn", "train"), ("dev", "dev"), ("val", "dev"), ("test", "test"), ("tst", "test"))
+_NAMES = {
+    "train": {"train", "training", "trainset", "trn"},
+    "dev": {"dev", "development", "devset", "val", "valid", "validation"},
+    "test": {"test", "testing", "testset", "tst"},
+}
+"""Words of a file's name that say its split."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +41,7 @@ def split_of(path: Path) -> str:
         ['train', 'dev', '']
     """
     words = re.split(r"[^a-z]+", path.name.lower())
-    return next((split for start, split in _NAMES if any(word.startswith(start) for word in words)), "")
+    return next((split for split, names in _NAMES.items() if not names.isdisjoint(words)), "")
 
 
 def in_dev_part(conversation: str, share: float = DEV_SHARE) -> bool:

@@ -70,10 +70,13 @@ def finding(
 def merge_findings(findings: Sequence[Finding]) -> TurnEvidence:
     """Number the documents of a turn. The order of arrival does not matter, and a number stays when more is found."""
     texts: dict[str, str] = {}
+    ids: dict[tuple[str, str], str] = {}
     numbered: dict[str, Document] = {}
     named: list[tuple[Finding, list[Document]]] = []
     for one in sorted(findings, key=lambda f: (f["depth"], f["index"])):
-        own = [_with_own_id(document, texts) for document in one["documents"]]
+        own = list(
+            {str(own.id): own for own in (_with_own_id(document, texts, ids) for document in one["documents"])}.values()
+        )
         named.append((one, own))
         for document in own:
             numbered.setdefault(str(document.id), document)
@@ -90,9 +93,10 @@ def merge_findings(findings: Sequence[Finding]) -> TurnEvidence:
     return TurnEvidence(list(numbered.values()), found)
 
 
-def _with_own_id(document: Document, texts: dict[str, str]) -> Document:
-    """The document, with another id if its id stands for another text already."""
-    id_ = wanted = str(document.id)
+def _with_own_id(document: Document, texts: dict[str, str], ids: dict[tuple[str, str], str]) -> Document:
+    """The document, with another id if its id stands for another text already, or its title and text have another id."""
+    title = str(document.metadata.get("title") or "")
+    id_ = wanted = ids.setdefault((title, document.page_content), str(document.id))
     number = 1
     while texts.setdefault(id_, document.page_content) != document.page_content:
         number += 1

@@ -39,6 +39,7 @@ from langgraph_convcoa.reasoning.wrapped import ChatModel
 from langgraph_convcoa.text.clean import cut_field, flat
 from langgraph_convcoa.text.words import content_words
 from langgraph_convcoa.verification.answers import SentenceGate
+from langgraph_convcoa.verification.sentences import renumbered
 
 _log = logging.getLogger(__name__)
 _CONFIRMED_FROM, _CONFIRMED_WORDS = 2, 70
@@ -103,14 +104,17 @@ class ChatModelReasoner(Reasoner):
         return chain or _single(request)
 
     def correct(self, request: CorrectRequest, config: RunnableConfig | None = None) -> Corrected:
-        messages, schema = _correct_messages(request)
-        reply = self._client.ask(messages, schema, config, _stream(request.gate, whole_answer=True))
-        return _read_corrections(reply, request)
+        numbers = _shown_numbers(request)
+        messages, schema = _correct_messages(request, numbers)
+        reply = self._client.ask(messages, schema, config, _stream(request.gate, whole_answer=True, numbers=numbers))
+        return _read_corrections(reply, request, numbers)
 
     async def acorrect(self, request: CorrectRequest, config: RunnableConfig | None = None) -> Corrected:
-        messages, schema = await asyncio.to_thread(_correct_messages, request)
-        reply = await self._client.aask(messages, schema, config, _stream(request.gate, whole_answer=True))
-        return await asyncio.to_thread(_read_corrections, reply, request)
+        numbers = await asyncio.to_thread(_shown_numbers, request)
+        messages, schema = await asyncio.to_thread(_correct_messages, request, numbers)
+        stream = _stream(request.gate, whole_answer=True, numbers=numbers)
+        reply = await self._client.aask(messages, schema, config, stream)
+        return await asyncio.to_thread(_read_corrections, reply, request, numbers)
 
     def repair(self, request: RepairRequest, config: RunnableConfig | None = None) -> dict[int, str]:
         """Other action inputs in one call; none for what the reply leaves out."""
@@ -120,9 +124,9 @@ class ChatModelReasoner(Reasoner):
         return _read_inputs(await self._client.aask(_repair_messages(request), INPUTS_SCHEMA, config), request)
 
 
-def _stream(gate: SentenceGate | None, *, whole_answer: bool) -> AnswerStream | None:
+def _stream(gate: SentenceGate | None, *, whole_answer: bool, numbers: Sequence[int] | None = None) -> AnswerStream | None:
     """Reads the reply while it is written, if somebody sees the answer; what nobody sees is asked for as a whole."""
-    return AnswerStream(gate, whole_answer=whole_answer) if gate is not None else None
+    return AnswerStream(gate, whole_answer=whole_answer, numbers=numbers) if gate is not None else None
 
 
 def _message(name: str, evidence: Sequence[Excerpt] | None = None, **values: str) -> HumanMessage:
@@ -211,24 +215,25 @@ def _read_inputs(reply: str, request: RepairRequest) -> dict[int, str]:
     return {item.index: inputs[item.index + 1] for item in request.items if inputs.get(item.index + 1)}
 
 
-def _correct_messages(request: CorrectRequest) -> tuple[list[BaseMessage], dict[str, Any]]:
-    """The messages of the second call, with the schema of their reply."""
+def _correct_messages(request: CorrectRequest, numbers: Sequence[int]) -> tuple[list[BaseMessage], dict[str, Any]]:
+    """The messages of the second call, which show some of the evidence, with the schema of their reply."""
+    evidence = [request.evidence[number - 1] for number in numbers]
     if request.draft:
-        return [_confirm_message(request)], CONFIRMATIONS_SCHEMA
-    return [_correct_message(request)], CORRECTIONS_SCHEMA
+        return [_confirm_message(request, evidence)], CONFIRMATIONS_SCHEMA
+    return [_correct_message(request, evidence)], CORRECTIONS_SCHEMA
 
 
-def _read_corrections(reply: str, request: CorrectRequest) -> Corrected:
+def _read_corrections(reply: str, request: CorrectRequest, numbers: Sequence[int]) -> Corrected:
+    """The reply with the evidence's own numbers in place of those of the prompt."""
     parsed, final = parse_corrections(reply)
-    return Corrected(_corrections(request, parsed), "" if request.draft else final)
+    return Corrected(_corrections(request, parsed, numbers), "" if request.draft else renumbered(final, numbers))
 
 
-def _correct_message(request: CorrectRequest) -> HumanMessage:
+def _correct_message(request: CorrectRequest, evidence: Sequence[Document]) -> HumanMessage:
     """All open sub-questions and the final answer in one call."""
-    evidence = _numbered(request)
     about = [*(item["sub_question"] for item in request.chain), *(i.sub_question for i in request.items), request.question]
     supporting = [item["reason"] for item in request.chain if item["status"] in SOLVED]
-    numbers = {str(document.id): number for number, document in evidence.items()}
+    numbers = {str(document.id): number for number, document in enumerate(evidence, 1)}
     opened = {item.index: item for item in request.items}
     return _message(
         "correct",
@@ -240,15 +245,8 @@ def _correct_message(request: CorrectRequest) -> HumanMessage:
     )
 
 
-def _confirm_message(request: CorrectRequest) -> HumanMessage:
-    """Sentences of an answer that verification did not settle, with the evidence that they cite and what is nearest."""
-    wanted: dict[int, None] = {}
-    for item in request.items:
-        near = _nearest(item.guess_answer, request.evidence)
-        cited = [n for n, document in enumerate(request.evidence) if document in item.evidence]
-        best = [n for n in near if n in cited][:_CONFIRMED_FROM]
-        wanted |= dict.fromkeys([*best, *near[: max(1, _CONFIRMED_FROM - len(best))]])
-    evidence = {n + 1: request.evidence[n] for n in sorted(wanted)}
+def _confirm_message(request: CorrectRequest, evidence: Sequence[Document]) -> HumanMessage:
+    """Sentences of an answer that verification did not settle."""
     about = [request.question, " ".join(item.guess_answer for item in request.items)]
     failed = {item.index for item in request.items}
     return _message(
@@ -260,7 +258,7 @@ def _confirm_message(request: CorrectRequest) -> HumanMessage:
     )
 
 
-def _corrections(request: CorrectRequest, parsed: Mapping[int, Mapping[str, Any]]) -> list[Correction]:
+def _corrections(request: CorrectRequest, parsed: Mapping[int, Mapping[str, Any]], numbers: Sequence[int]) -> list[Correction]:
     return [
         Correction(
             item.index,
@@ -268,15 +266,21 @@ def _corrections(request: CorrectRequest, parsed: Mapping[int, Mapping[str, Any]
             entry["reason"],
             supported=entry["status"] != "none" and bool(entry["answer"]),
             partial=entry["status"] == "partial",
-            evidence=[number for number in entry["evidence"] if 0 < number <= len(request.evidence)],
+            evidence=[numbers[number - 1] for number in entry["evidence"] if 0 < number <= len(numbers)],
         )
         for item in request.items
         if (entry := parsed.get(item.index + 1)) is not None
     ]
 
 
-def _numbered(request: CorrectRequest) -> dict[int, Document]:
-    """The evidence that the prompt shows, by number: the best of each sub-question, and then what else there is room for."""
+def _shown_numbers(request: CorrectRequest) -> list[int]:
+    """Numbers of the evidence that the prompt shows, where it is listed from 1 on.
+
+    For a draft: what its doubted sentences cite, and what is nearest to them. Otherwise the best of each sub-question, and
+    then what else there is room for.
+    """
+    if request.draft:
+        return _numbers_to_confirm(request)
     places = {str(document.id): number for number, document in enumerate(request.evidence, 1) if document.page_content}
     lists = [[id_ for id_ in item["evidence"] if id_ in places] for item in request.chain]
     lists.append(list(places))
@@ -285,7 +289,17 @@ def _numbered(request: CorrectRequest) -> dict[int, Document]:
         for ids in lists:
             if rank < len(ids) and len(chosen) < _MOST_PIECES:
                 chosen.setdefault(places[ids[rank]])
-    return {number: request.evidence[number - 1] for number in sorted(chosen)}
+    return sorted(chosen)
+
+
+def _numbers_to_confirm(request: CorrectRequest) -> list[int]:
+    wanted: set[int] = set()
+    for item in request.items:
+        near = _nearest(item.guess_answer, request.evidence)
+        cited = [n for n, document in enumerate(request.evidence) if document in item.evidence]
+        best = [n for n in near if n in cited][:_CONFIRMED_FROM]
+        wanted |= {*best, *near[: max(1, _CONFIRMED_FROM - len(best))]}
+    return [n + 1 for n in sorted(wanted)]
 
 
 def _nearest(text: str, evidence: Sequence[Document]) -> list[int]:

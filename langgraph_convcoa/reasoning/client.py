@@ -7,6 +7,7 @@ import json
 import logging
 import re
 import time
+from collections.abc import Sequence
 from contextlib import aclosing
 from typing import Any, NamedTuple
 
@@ -21,6 +22,7 @@ from langgraph_convcoa.reasoning.parsing import LONGEST_REPLY, without_thought
 from langgraph_convcoa.reasoning.wrapped import ChatModel, own_config, retries_streams
 from langgraph_convcoa.text.clean import cut_answer
 from langgraph_convcoa.verification.answers import SentenceGate
+from langgraph_convcoa.verification.sentences import renumbered
 
 _log = logging.getLogger(__name__)
 _Way = frozenset[str]
@@ -45,10 +47,11 @@ class AnswerStream:
     Args:
         gate: Shows the sentences that are verified.
         whole_answer: Whether "final_answer" counts whatever the chain is; a plan's answer counts only beside an empty chain.
+        numbers: `numbers[n - 1]` is the evidence's own number of what the prompt shows as [n]; the same number when None.
     """
 
-    def __init__(self, gate: SentenceGate, *, whole_answer: bool) -> None:
-        self._gate, self._whole = gate, whole_answer
+    def __init__(self, gate: SentenceGate, *, whole_answer: bool, numbers: Sequence[int] | None = None) -> None:
+        self._gate, self._whole, self._numbers = gate, whole_answer, numbers
         self._pieces: list[str] = []
         self._length = self._next = 0
         self._done = False
@@ -85,6 +88,7 @@ class AnswerStream:
     def _read(self) -> None:
         answer, self._done = streamed_answer(self.text, whole_answer=self._whole)
         if answer:
+            answer = answer if self._numbers is None else renumbered(answer, self._numbers)
             self._gate.feed(answer, done=self._done)
 
 

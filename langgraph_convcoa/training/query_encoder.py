@@ -103,6 +103,8 @@ def mixed_batches(
     if not plain or not gold:
         total = -(-len(items) // size)
         return lambda _epoch, random: _bucketed(items, range(len(items)), size, random), total
+    # A mixed batch has at least one question of each kind.
+    size = max(size, 2)
     half = size // 2
     # total * (first * size + (1 - first) * half) distilled items are drawn.
     total = max(1, round(len(plain) / (distilled_first * size + (1 - distilled_first) * (size - half))))

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from langgraph_convcoa.text.citations import MARK
+from langgraph_convcoa.text.citations import MARK, CitationFilter
 from langgraph_convcoa.text.clean import flat
 from langgraph_convcoa.text.questions import NEGATIONS
 from langgraph_convcoa.text.words import content_tokens, sentences
@@ -172,6 +172,31 @@ def _blocks(text: str) -> Iterator[tuple[int, int]]:
     """Start and end of each fenced block of code, to the end of the text if nothing closes it, and of each table."""
     for match in _BLOCK.finditer(text):
         yield match.start(), match.start() + len(match[0].rstrip())
+
+
+def renumbered(text: str, numbers: Sequence[int]) -> str:
+    r"""A text whose mark [n] becomes [numbers[n - 1]]; a mark without a number is removed, and blocks are not changed.
+
+    Example:
+        >>> renumbered("It fell [2][9], see [1-2]:\n```\nrows[1]\n```", [4, 7])
+        'It fell [7], see [4][7]:\n```\nrows[1]\n```'
+    """
+    marks, shown, position = _Renumbering(numbers), "", 0
+    for start, end in _blocks(text):
+        shown += marks.feed(text[position:start]) + marks.verbatim(text[start:end])
+        position = end
+    return shown + marks.feed(text[position:]) + marks.close()
+
+
+class _Renumbering(CitationFilter):
+    """Gives each mark the number that stands in its place in a list."""
+
+    def __init__(self, numbers: Sequence[int]) -> None:
+        super().__init__(len(numbers))
+        self._numbers = numbers
+
+    def _number(self, number: int) -> int:
+        return self._numbers[number - 1] if number in self.available else 0
 
 
 def _of_prose(text: str, start: int, end: int) -> list[Statement]:

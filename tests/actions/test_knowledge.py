@@ -18,6 +18,7 @@ from pydantic import PrivateAttr
 from langgraph_convcoa.actions.base import ActionRequest
 from langgraph_convcoa.actions.knowledge import KnowledgeRetrieval
 from langgraph_convcoa.errors import InputError
+from tests.fakes import FixedRetriever
 
 
 class Plain(BaseRetriever):
@@ -51,6 +52,12 @@ async def test_a_plain_retriever_gets_the_question_before_and_gives_k() -> None:
     found = await KnowledgeRetrieval(retriever).retrieve(REQUEST)
     assert [document.id for document in found] == ["0", "1", "2"]
     assert retriever._asked == ["Who described it? When was it? 1982"]
+
+
+async def test_a_passage_that_is_only_a_number_is_no_evidence() -> None:
+    texts = ["2.", "It is old.", " - 17 - ", "1982", "...", "7", "5%"]
+    action = KnowledgeRetrieval(FixedRetriever(found=[Document(text) for text in texts]))
+    assert [d.page_content for d in await action.retrieve(ActionRequest("q?", "q?", k=9))] == ["It is old.", "1982", "7", "5%"]
 
 
 async def test_an_async_retriever_gets_what_it_takes() -> None:

@@ -81,14 +81,14 @@ def test_a_turn_that_breaks_off_ends_its_line() -> None:
     assert shown(out) == "In 19\n"
 
 
-def test_progress_and_a_streamed_answer_do_not_share_a_line() -> None:
+def test_progress_does_not_break_a_line_of_the_answer() -> None:
     both = text_console()
     with TurnView(both, both) as view:
         view.token("In 1982")
         view.progress(sub_question("kept"))
         view.token(" [1].")
         view.finish(OUTPUT)
-    assert shown(both).splitlines()[:4] == ["In 1982", "  1. web kept 0.50  When?", " [1].", ""]
+    assert shown(both).splitlines()[:3] == ["In 1982 [1].", "  1. web kept 0.50  When?", ""]
 
 
 def test_each_sub_question_is_shown_when_it_is_decided_and_again_only_if_that_changes() -> None:

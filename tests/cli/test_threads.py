@@ -52,9 +52,10 @@ def test_threads_are_listed_shown_exported_deleted_and_imported(docs: Path, tmp_
     assert WHEN in shown
     assert "1982" in shown
     assert len(json.loads(convcoa("threads", "show", "../a", "--json", "-n", 1).stdout)) == 1
-    assert convcoa("threads", "export", "../a", "a.json").exit_code == 0
+    assert convcoa("threads", "export", "../a", "--out", "a.json").exit_code == 0
     assert json.loads(convcoa("threads", "export", "../a").stdout)["state"] == json.loads(Path("a.json").read_text())["state"]
-    assert "already" in error_of(convcoa("threads", "export", "../a", "a.json"))
+    assert "already" in error_of(convcoa("threads", "export", "../a", "--out", "a.json"))
+    assert "--out b.json" in error_of(convcoa("threads", "export", "../a", "b.json"))
     assert "--yes" in error_of(convcoa("threads", "delete", "../a"))
     assert "no thread 'nosuch'" in error_of(convcoa("threads", "delete", "nosuch"))
     assert convcoa("threads", "delete", "../a", "--yes").exit_code == 0
@@ -62,7 +63,7 @@ def test_threads_are_listed_shown_exported_deleted_and_imported(docs: Path, tmp_
     assert convcoa("threads", "import", "a.json").exit_code == 0
     assert convcoa("threads", "import", "a.json", "--thread", "c").exit_code == 0
     assert rounds(convcoa("ask", WHEN, "--docs", docs, "--json", "--thread", "../a")) == 2
-    assert convcoa("threads", "export", "c", "c.md").exit_code == 0
+    assert convcoa("threads", "export", "c", "--out", "c.md").exit_code == 0
     assert Path("c.md").read_text().startswith("# c\n\n## When")
 
 

@@ -46,6 +46,15 @@ def test_qrecc_finds_the_passages_of_the_answer_on_its_page(qrecc):
     assert len(dataset.corpus) == 53
 
 
+@pytest.mark.parametrize("answer", ["", "Yes", "Yes.", "No"])
+def test_an_answer_without_words_of_its_own_makes_no_passage_of_qrecc_gold(tmp_path, answer):
+    write_rows(tmp_path / "qrecc_train.json", [turn(1, "Is it old?", Rewrite="x", Answer=answer, Answer_URL="http://a.org/x")])
+    pages = [{"id": f"http://a.org/x_p{n}", "contents": text} for n, text in enumerate(("Yes, we can.", "It has no end."))]
+    write_rows(tmp_path / "part.jsonl", pages)
+    (query,) = load_dataset(tmp_path).queries
+    assert query.gold == ()
+
+
 def test_a_large_collection_is_not_kept(qrecc):
     corpus = load_dataset(qrecc, max_passages=6).corpus
     assert {"http://a.org/x_p0", "http://a.org/x_p1", "http://a.org/y_p3"} <= {passage.id for passage in corpus}

@@ -1,9 +1,11 @@
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from langgraph_convcoa.datasets.queries import Dataset, Query
-from langgraph_convcoa.datasets.splits import in_dev_part, split_part
+from langgraph_convcoa.datasets.splits import in_dev_part, split_of, split_part
 from langgraph_convcoa.errors import InputError
 
 
@@ -18,6 +20,16 @@ def test_own_splits_are_kept_and_shared_conversations_are_not_trained_on():
     assert [query.id for query in dev.dataset.queries] == ["2", "3"]
     assert [query.id for query in train.dataset.queries] == ["0"]
     assert (train.left_out, train.name, dev.name) == (1, "train", "dev")
+
+
+@pytest.mark.parametrize("name", ["developer_faq.json", "values.json", "testimonials.jsonl", "trainers_guide.json"])
+def test_a_word_that_only_begins_as_a_split_does_is_none(name):
+    assert split_of(Path(name)) == ""
+
+
+def test_the_word_of_a_split_stands_anywhere_in_the_name():
+    names = ("coqa-dev-v1.0.json", "MY-Training.json", "validation.jsonl", "scai-qrecc21-test-turns.json", "train_set.json")
+    assert [split_of(Path(name)) for name in names] == ["dev", "train", "dev", "test", "train"]
 
 
 @given(st.lists(st.text(max_size=5), min_size=1), st.floats(0, 1))

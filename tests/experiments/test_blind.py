@@ -136,6 +136,9 @@ def test_the_commands_and_what_they_refuse(data: Path, tmp_path: Path, capsys: p
         judge(out / f"judge-{number}", lambda question, method: ([2, 2, 2, 2], 1 + (method == "ours"), ""))
     assert json.loads(blind("score", out, "--json"))["pairs"]["ours"]["history-aware-rag"]["losses"] == 18
     assert "0 / 0 / 18" in blind("score", out)
+    write_rows(tmp_path / "damaged" / "answers.jsonl", ["{}"])
+    with pytest.raises(InputError, match=r"answers.jsonl, line 1: not an answer of a run"):
+        blind("sheets", tmp_path / "damaged", data, tmp_path / "new")
     with pytest.raises(InputError, match="is there already"):
         blind("sheets", run, data, out)
     table = out / "judge-1" / "verdicts.csv"

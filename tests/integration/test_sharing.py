@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.store.base import BaseStore
+from langgraph.store.base import BaseStore, SearchItem
 from langgraph.store.memory import InMemoryStore
 
 from langgraph_convcoa.cli.session import Session
@@ -79,6 +79,28 @@ async def test_a_thread_is_forgotten_alone_and_its_own_rounds_are_left_out() -> 
     assert await read(store, "ann", limit=1) == ["What is two2?"]
     assert await aforget_thread(store, "one") == 2
     assert await read(store, "ann") == ["What is two1?", "What is two2?"]
+
+
+class NewestFirst(InMemoryStore):
+    """A store that returns the newest first, as databases do."""
+
+    read = 0
+
+    def search(self, prefix: tuple[str, ...], /, *, limit: int = 10, offset: int = 0, **more: Any) -> list[SearchItem]:
+        found = sorted(super().search(prefix, limit=10_000), key=lambda item: item.updated_at, reverse=True)
+        self.read += len(page := found[offset : offset + limit])
+        return page
+
+
+def test_not_all_rounds_of_a_user_are_read_for_a_turn() -> None:
+    store, first = NewestFirst(), entry("it")
+    for number in range(500):
+        share_round(
+            store, "ann", "own" if number >= 490 else "t", {**first, "round": number, "original_question": str(number)}
+        )
+    assert questions(shared_rounds(store, "ann", but_of="own", limit=50)) == [str(number) for number in range(440, 490)]
+    assert store.read <= 200
+    assert len(shared_rounds(store, "ann", limit=1_000)) == 500
 
 
 def run(graph: Any, thread: str, question: str, **settings: object) -> dict[str, Any]:

@@ -40,6 +40,14 @@ def test_findings_merge_by_index_whatever_their_order(findings: list[Finding]) -
     assert [d.page_content for d in merged.documents] == ["a", "b", "deep"], "a number is kept when more is found"
 
 
+def test_copies_of_a_page_have_one_number() -> None:
+    page, copy = (Document("It is old.", id=id_, metadata={"title": "The page"}) for id_ in ("v1", "v2"))
+    other = Document("It is old.", id="o", metadata={"title": "Another page"})
+    merged = merge_findings([finding(0, "a", [page, copy, other]), finding(1, "a", [copy])])
+    assert [d.id for d in merged.documents] == ["v1", "o"]
+    assert [[d.id for d in merged.found[index].documents] for index in (0, 1)] == [["v1", "o"], ["v1"]]
+
+
 @pytest.mark.parametrize(
     ("guess", "findings", "status", "unsolved"),
     [

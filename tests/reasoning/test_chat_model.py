@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 
 from langchain_core.documents import Document
 
@@ -41,6 +42,14 @@ def test_over_evidence_the_front_of_the_prompt_is_the_same_in_every_turn() -> No
     assert second.endswith("Question: second?\n")
 
 
+def test_over_evidence_the_prompt_says_what_to_do_with_half_of_an_answer() -> None:
+    ours, model = reasoner(plan())
+    ours.plan(PlanRequest("Where was the director born?", {"docs": "d"}, evidence=EVIDENCE[:2]))
+    assert "if they hold a part of it, give that part and say what they do not hold" in model.prompts[0]
+    assert "or only its first step" in model.prompts[0]
+    assert "a self-contained question for what is missing, with the names that the passages gave" in model.prompts[0]
+
+
 def test_plain_and_async_do_the_same() -> None:
     request = PlanRequest("q?", {"docs": "d"})
     ours, _ = reasoner("prose", plan(node("s?")))
@@ -75,6 +84,26 @@ def test_corrections_carry_their_index_and_missing_ones_are_left_out() -> None:
     assert prompt.index("[1] s0") < prompt.index("[5] s4\nText 4.")
 
 
+def test_a_prompt_that_shows_a_part_of_the_evidence_numbers_it_without_gaps() -> None:
+    evidence = [Document(f"Text {n}.", id=f"d{n}") for n in range(12)]
+    chain = [
+        item("unsupported", "", [f"d{n}" for n in (9, 10, 11)], sub_question="first?"),
+        item("kept", "An answer.", ["d4"]),
+    ]
+    ours, model = reasoner(corrections("a1", final="It is so [3][7]. See `x` [2].\n```\nrows[1]\n```\nNot [8], [12]."))
+    found = ours.correct(CorrectRequest("q?", [Unsolved(0, "first?", "", ())], chain=chain, evidence=evidence))
+    prompt = model.prompts[0]
+    numbers = [int(number) for number in re.findall(r"(?m)^\[(\d+)\] d", prompt)]
+    texts = [int(number) for number in re.findall(r"(?m)^Text (\d+)\.", prompt)]
+    assert numbers == list(range(1, 8))
+    assert texts == sorted({0, 1, 2, 4, 9, 10, 11})
+    assert f"2. s? An answer. [{texts.index(4) + 1}]" in prompt
+    # The reply comes back with the evidence's own numbers, and without numbers that the prompt did not have.
+    assert list(found.corrections[0].evidence) == [texts[0] + 1]
+    own = [n + 1 for n in texts]
+    assert found.answer == f"It is so [{own[2]}][{own[6]}]. See `x` [{own[1]}].\n```\nrows[1]\n```\nNot,."
+
+
 def test_sentences_to_confirm_are_shown_in_their_answer_with_the_nearest_evidence() -> None:
     ours, model = reasoner(corrections("Text 3 it is.", first=2))
     request = CorrectRequest(
@@ -83,7 +112,7 @@ def test_sentences_to_confirm_are_shown_in_their_answer_with_the_nearest_evidenc
     found = ours.correct(request)
     assert [(c.index, c.answer) for c in found.corrections] == [(1, "Text 3 it is.")]
     assert "Answer:\nFirst.\n(2) Text 3 is it." in model.prompts[0]
-    assert "[4] s3\nText 3." in model.prompts[0]
+    assert "\n[2] s3\nText 3." in model.prompts[0]
     assert model.prompts[0].count("Text ") == 3, "two pieces of evidence"
 
 
@@ -95,5 +124,5 @@ def test_a_sentence_to_confirm_comes_with_the_evidence_that_it_cites() -> None:
     )
     ours.correct(request)
     assert "[1] s0\nText 0." in model.prompts[0]
-    assert "[4] s3\nText 3." in model.prompts[0], "and what is nearest"
+    assert "\n[2] s3\nText 3." in model.prompts[0], "and what is nearest"
     assert model.prompts[0].count("Text ") == 3

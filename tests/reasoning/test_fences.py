@@ -86,6 +86,15 @@ def test_what_others_wrote_stays_in_its_place(place: str) -> None:
                 break
 
 
+@pytest.mark.parametrize("source", ["corpus.jsonl", "data/corpus.jsonl.gz", "rows.json"])
+def test_a_file_of_many_documents_is_not_the_title_of_one(source: str) -> None:
+    untitled = Document("x", id=f"{source}:7", metadata={"source": source, "title": ""})
+    titled = Document("x", id="p7", metadata={"source": source, "title": "The bridge"})
+    page = Document("x", metadata={"source": "https://example.org/a"})
+    shown = fence([Excerpt(n, document, "Text.") for n, document in enumerate((untitled, titled, page), 1)])
+    assert "\n[1]\nText.\n[2] The bridge\nText.\n[3] https://example.org/a\nText.\n" in shown
+
+
 def test_the_fence_has_a_name_that_stands_nowhere_else() -> None:
     piece = Excerpt(1, Document("x"), "The bridge.")
     name = fence([piece]).split(">")[0].removeprefix("<evidence-")

@@ -128,6 +128,8 @@ def test_batches_distil_first_and_mix_then() -> None:
     real = [sum(number >= 40 for number in batch) for batch in short(0, np.random.default_rng(3))]
     assert ([count > 0 for count in real], steps) == ([False, False, True, True], 4)
     assert mixed_batches(items, 8, steps=100)[0](0, np.random.default_rng(3)) == epoch
+    single = mixed_batches(items, 1, distilled_first=0)[0](0, np.random.default_rng(3))
+    assert [[number >= 40 for number in batch] for batch in single] == [[False, True]] * 40
     only, steps = mixed_batches(items[:40], 8)
     assert sorted(number for batch in only(0, np.random.default_rng(3)) for number in batch) == list(range(40))
     assert steps == 5

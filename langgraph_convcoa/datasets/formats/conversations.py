@@ -83,7 +83,7 @@ def page_of(identity: str) -> str:
 
 
 def resolve_pages(queries: Sequence[Query], corpus: Sequence[Document]) -> list[Query]:
-    """Replace a page as the gold by those of its passages that hold most of the answer's words."""
+    """Replace a page as the gold by those of its passages that hold most of the answer's words; none for "" and "Yes"."""
     wanted = {query.extra[_PAGE] for query in queries if _PAGE in query.extra}
     pages: dict[str, list[Document]] = {}
     for document in corpus if wanted else ():
@@ -94,11 +94,10 @@ def resolve_pages(queries: Sequence[Query], corpus: Sequence[Document]) -> list[
 
 
 def _resolved(query: Query, passages: list[Document]) -> Query:
-    words = set(content_words(query.answer))
+    words = set(content_words(query.answer)) - {"yes"}
     shared = [len(words & set(content_words(document.page_content))) for document in passages]
-    best = max(shared, default=0)
-    gold = tuple(str(document.id) for document, count in zip(passages, shared, strict=True) if count == best)
-    return replace(query, gold=gold or query.gold)
+    gold = tuple(str(document.id) for document, count in zip(passages, shared, strict=True) if 0 < count == max(shared))
+    return replace(query, gold=gold if passages else query.gold)
 
 
 def is_topiocqa(row: Row) -> bool:

@@ -25,10 +25,8 @@ ANSWERS, REPLIES = "answers.jsonl", "replies.sqlite"
 
 _SETTINGS, _LOCK = "settings.json", "run.lock"
 _JUDGEMENTS = "judgements.jsonl"
-_OWN = (
-    *(_SETTINGS, ANSWERS, REPLIES, f"{REPLIES}-wal", f"{REPLIES}-shm", _JUDGEMENTS),
-    *("report.json", "report.md"),
-)
+# The settings are removed last: after a kill the answers that are left still have theirs.
+_OWN = (ANSWERS, REPLIES, f"{REPLIES}-wal", f"{REPLIES}-shm", _JUDGEMENTS, "report.json", "report.md", _SETTINGS)
 
 
 class RunFolder:

@@ -16,6 +16,7 @@ from langgraph_convcoa.text.clean import flat
 _NAME_CHARACTERS = 8
 _FENCE = re.compile(r"<(?=[\s/]{0,9}evidence\b)", re.IGNORECASE)
 _FORGED = re.compile(r"^(\s*+)\[\s*+(\d++)\s*+\]")
+_ROWS = re.compile(r"\.jsonl?(\.gz)?$")
 _DATE = re.compile(r"\d{4}(-\d\d){0,2}")
 
 
@@ -36,18 +37,19 @@ PARTS = ("conversation", "evidence")
 def fence(evidence: Sequence[Excerpt], beside: Iterable[str] = ()) -> str:
     """Evidence as one numbered list that it cannot close itself: the list's name occurs in nothing in it or `beside` it.
 
-    Each piece stands under its number, with its title, or else its source, and its date. No line of a piece begins as the
-    heading of another.
+    Each piece stands under its number, with its title and its date. The source takes the place of a missing title, unless it
+    is a file of many documents. No line of a piece begins as the heading of another.
     """
     if not evidence:
         return "(none)"
     blocks = []
     for piece in evidence:
         metadata = piece.document.metadata
-        name = flat(str(metadata.get("title") or metadata.get("source") or piece.document.id or ""))
+        source = str(metadata.get("source") or piece.document.id or "")
+        name = flat(str(metadata.get("title") or ("" if _ROWS.search(source) else source)))
         date = _DATE.match(str(metadata.get("date") or ""))
         text = "\n".join(_FORGED.sub(r"\1(\2)", line) for line in piece.text.strip().splitlines())
-        blocks.append(unfenced(f"[{piece.number}] {name[:120]}{f' ({date[0]})' if date else ''}\n{text}"))
+        blocks.append(unfenced(f"{f'[{piece.number}] {name[:120]}'.rstrip()}{f' ({date[0]})' if date else ''}\n{text}"))
     inside = "\n".join(blocks)
     near = "\0".join((inside, *beside)).casefold()
     seed = "\0".join(piece.text for piece in evidence).encode("utf-8", "replace")

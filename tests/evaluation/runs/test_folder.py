@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,28 @@ def test_other_settings_are_refused_and_named(tmp_path: Path) -> None:
     with RunFolder(tmp_path, {"data": "d", "sample": 200}, fresh=True) as folder:
         assert list(folder.answers()) == []
     assert json.loads((tmp_path / "settings.json").read_text()) == {"data": "d", "sample": 200}
+
+
+@pytest.mark.parametrize("files", range(9))
+def test_a_kill_while_starting_afresh_leaves_no_answers_to_other_settings(
+    tmp_path: Path, files: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with RunFolder(tmp_path, {"data": "d"}) as folder:
+        folder.append(record(1))
+    unlink, removed = Path.unlink, 0
+
+    def killed(path: Path, **options: bool) -> None:
+        nonlocal removed
+        if removed == files:
+            raise KeyboardInterrupt
+        removed += 1
+        unlink(path, **options)
+
+    with monkeypatch.context() as patch, suppress(KeyboardInterrupt):
+        patch.setattr(Path, "unlink", killed)
+        RunFolder(tmp_path, {"data": "other"}, fresh=True).__exit__(None, None, None)
+    with suppress(InputError), RunFolder(tmp_path, {"data": "other"}) as folder:
+        assert list(folder.answers()) == []
 
 
 def test_methods_and_a_judge_may_change(tmp_path: Path) -> None:
