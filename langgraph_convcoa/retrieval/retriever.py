@@ -465,6 +465,8 @@ class HopfieldRetriever(EditableRetriever):
     def save_pretrained(self, path: str | Path, *, dtype: PatternType | None = None) -> None:
         """Save the corpus and the settings as an index, in place of an index there, completely or not at all.
 
+        A trained model is saved with it.
+
         Args:
             path: A folder that is empty, does not exist or holds an index. For the searched index only settings are saved.
             dtype: "float32" or "int8"; the patterns' own type when None.
@@ -473,10 +475,10 @@ class HopfieldRetriever(EditableRetriever):
             InputError: An id or metadata cannot be stored, or the corpus is a vector store.
             RetrievalError: The folder cannot be used or written to.
         """
-        settings = self._settings() | {"model": stated_model(self.model, path)}
+        settings = self._settings() | {"model": stated_model(self.model)}
         if not self.corpus.keep_settings(path, settings, dtype):
             save_index(self.corpus, path, self.encoder, settings, dtype=dtype)
-        if isinstance(self.model, RetrieverModel) and not self.model.source:
+        if isinstance(self.model, RetrieverModel) and settings["model"] is not None:
             self.model.save(Path(path) / MODEL_FOLDER)
 
     def _settings(self) -> dict[str, Any]:

@@ -281,6 +281,11 @@ def test_an_index_keeps_its_model(tmp_path: Path, bert: SentenceTransformerEncod
     opened = HopfieldRetriever.from_pretrained(tmp_path / "moved", encoder=bert, k=4)
     assert scores(opened, "who is it", HISTORY) == pytest.approx(expected, abs=1e-5)
     opened.save_pretrained(tmp_path / "moved")
+    # A copy has its own model.
+    opened.save_pretrained(tmp_path / "copied")
+    shutil.rmtree(tmp_path / "moved")
+    copied = HopfieldRetriever.from_pretrained(tmp_path / "copied", encoder=bert, k=4)
+    assert scores(copied, "who is it", HISTORY) == pytest.approx(expected, abs=1e-5)
     trained.save(tmp_path / "model")
     named = HopfieldRetriever.from_documents(documents, encoder=bert, model=tmp_path / "model", path=tmp_path / "by-name")
     named.save_pretrained(tmp_path / "by-name")
