@@ -140,6 +140,13 @@ class HopfieldRetriever(EditableRetriever):
         self._states = StateEncoder(self.encoder, model=opened)
         self._check()
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in ("encoder", "model"):
+            value = as_encoder(value) if name == "encoder" else opened_model(value, self.corpus.path)
+            encoder, model = (value, self.model) if name == "encoder" else (self.encoder, value)
+            self._states = StateEncoder(encoder, model=model_for(model, encoder))
+        super().__setattr__(name, value)
+
     @classmethod
     def from_documents(
         cls,
