@@ -108,7 +108,7 @@ def select(
     changed = [entry for entry in again if held[entry.id] != content_digest(entry.passages)]
     if changed and not replace:
         raise RetrievalError(
-            f"The document id {changed[0].id!r} is there already with another content; update the document, "
+            f"The document id {changed[0].id!r} is there already with another content: call update(documents) to replace it, "
             "or give every document an id of its own."
         )
     chosen, replaced = [*fresh, *changed], [entry.id for entry in changed]
