@@ -68,7 +68,9 @@ def content_digest(passages: Iterable[Document]) -> bytes:
     """A hash of the ids, texts and metadata of a document's passages."""
     digest = hashlib.sha256()
     for passage in passages:
-        content = [passage.id, passage.page_content, json.dumps(passage.metadata, sort_keys=True)]
+        # As JSON has them, keys are texts, which can be sorted.
+        metadata = json.loads(json.dumps(passage.metadata))
+        content = [passage.id, passage.page_content, json.dumps(metadata, sort_keys=True)]
         digest.update(json.dumps(content).encode())
     return digest.digest()
 
