@@ -147,6 +147,7 @@ goes on, with `code` and ![a picture](x.png).
 | a | b |
 |---|---|
 | 1 | 2 |
+|   | 4 |
 
 - one
   wrapped
@@ -165,8 +166,8 @@ y = 2
     assert piece.text.split("\n\n") == [
         "First bold line goes on, with code and a picture.",
         "Section",
-        "a | b",
-        "1 | 2",
+        "a: 1\nb: 2",
+        "b: 4",
         "one wrapped",
         "two",
         "x = 1",
