@@ -143,8 +143,8 @@ class HopfieldRetriever(EditableRetriever):
     def __setattr__(self, name: str, value: Any) -> None:
         if name in ("encoder", "model"):
             value = as_encoder(value) if name == "encoder" else opened_model(value, self.corpus.path)
-            encoder, model = (value, self.model) if name == "encoder" else (self.encoder, value)
-            self._states = StateEncoder(encoder, model=model_for(model, encoder))
+            now: dict[str, Any] = {"encoder": self.encoder, "model": self.model, name: value}
+            self._states = StateEncoder(now["encoder"], model=model_for(now["model"], now["encoder"]))
         super().__setattr__(name, value)
 
     @classmethod
