@@ -68,7 +68,9 @@ def content_digest(passages: Iterable[Document]) -> bytes:
     """A hash of the ids, texts and metadata of a document's passages."""
     digest = hashlib.sha256()
     for passage in passages:
-        content = [passage.id, passage.page_content, json.dumps(passage.metadata, sort_keys=True)]
+        # As JSON has them, keys are texts, which can be sorted.
+        metadata = json.loads(json.dumps(passage.metadata))
+        content = [passage.id, passage.page_content, json.dumps(metadata, sort_keys=True)]
         digest.update(json.dumps(content).encode())
     return digest.digest()
 
@@ -108,7 +110,7 @@ def select(
     changed = [entry for entry in again if held[entry.id] != content_digest(entry.passages)]
     if changed and not replace:
         raise RetrievalError(
-            f"The document id {changed[0].id!r} is there already with another content; update the document, "
+            f"The document id {changed[0].id!r} is there already with another content: call update(documents) to replace it, "
             "or give every document an id of its own."
         )
     chosen, replaced = [*fresh, *changed], [entry.id for entry in changed]

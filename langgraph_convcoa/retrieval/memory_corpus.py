@@ -231,9 +231,10 @@ def encoded_memory(
     return Memory(passages, Patterns(values, offsets, scales, dtype), every, keys)
 
 
-def empty_memory() -> Memory:
+def empty_memory(dtype: PatternType = "float32") -> Memory:
     """A memory without passages."""
-    return Memory([], Patterns(np.zeros((0, 0), dtype=np.float32), np.zeros(1, dtype=np.int64)), _span_array([]))
+    values, scales = encode_patterns(np.zeros((0, 0), dtype=np.float32), dtype)
+    return Memory([], Patterns(values, np.zeros(1, dtype=np.int64), scales, dtype), _span_array([]))
 
 
 def _span_array(spans: Sequence[Span]) -> npt.NDArray[np.int64]:

@@ -32,7 +32,7 @@ from langgraph_convcoa.retrieval.filters import Filter, predicate
 from langgraph_convcoa.retrieval.graph.settings import GraphSettings, graph_settings
 from langgraph_convcoa.retrieval.index.database import SHARDS_REMOVED
 from langgraph_convcoa.retrieval.index.index import Index, encoder_of, open_or_create, save_index
-from langgraph_convcoa.retrieval.memory_corpus import MemoryCorpus, build_memory
+from langgraph_convcoa.retrieval.memory_corpus import MemoryCorpus, build_memory, empty_memory
 from langgraph_convcoa.retrieval.progress import Progress
 from langgraph_convcoa.retrieval.query.conversation_state import History, StateEncoder, history_pairs, messages_of
 from langgraph_convcoa.retrieval.query.model import MODEL_FOLDER, RetrieverModel, model_for, opened_model, stated_model
@@ -140,6 +140,13 @@ class HopfieldRetriever(EditableRetriever):
         self._states = StateEncoder(self.encoder, model=opened)
         self._check()
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in ("encoder", "model"):
+            value = as_encoder(value) if name == "encoder" else opened_model(value, self.corpus.path)
+            now: dict[str, Any] = {"encoder": self.encoder, "model": self.model, name: value}
+            self._states = StateEncoder(now["encoder"], model=model_for(now["model"], now["encoder"]))
+        super().__setattr__(name, value)
+
     @classmethod
     def from_documents(
         cls,
@@ -156,7 +163,8 @@ class HopfieldRetriever(EditableRetriever):
         """Encode documents and make a retriever over them, in memory or in an index on disk.
 
         Args:
-            documents: Long ones are split into passages `{id}#{n}`; `metadata["title"]` is encoded with the text.
+            documents: Long ones are split into passages `{id}#{n}`; `metadata["title"]` is encoded with the text. An empty
+                list makes an empty retriever.
             k: The most documents that are returned.
             encoder: An encoder, LangChain embeddings or a model name; all-MiniLM-L6-v2 when None.
             path: A folder for an index on disk. Missing documents are added to an existing index, so a killed run can be run
@@ -167,18 +175,24 @@ class HopfieldRetriever(EditableRetriever):
             **settings: The class's other attributes, such as `beta=20.0`.
 
         Raises:
-            RetrievalError: No document has text, an id is used twice, or the documents cannot be encoded or stored.
+            RetrievalError: None of the documents has text, an id is used twice, or the documents cannot be encoded or stored.
         """
         # Bad settings are errors before minutes of encoding.
         retriever = cls(corpus=MemoryCorpus(), encoder=encoder, k=k, **settings)
         documents, store = checked_documents(documents), as_cache(cache)
         if path is None:
-            memory = build_memory(documents, retriever.encoder, cache=store, progress=progress, dtype=dtype or "float32")
+            given, dtype = list(documents), dtype or "float32"
+            if not given:
+                retriever.corpus = MemoryCorpus(empty_memory(dtype))
+                return retriever
+            memory = build_memory(given, retriever.encoder, cache=store, progress=progress, dtype=dtype)
             retriever.corpus = corpus = MemoryCorpus(memory)
             if graph_settings(retriever.graph) is not None:
                 corpus.graph.links(memory)
             return retriever
         index = open_or_create(path, retriever.encoder, dtype, retriever._settings())
+        if len(index):
+            _LOGGER.warning("%s exists: the documents are added to its %d passage(s).", path, len(index))
         retriever.corpus = index
         retriever.add_documents(documents, cache=store, progress=progress)
         index.save_lexical()
@@ -465,6 +479,8 @@ class HopfieldRetriever(EditableRetriever):
     def save_pretrained(self, path: str | Path, *, dtype: PatternType | None = None) -> None:
         """Save the corpus and the settings as an index, in place of an index there, completely or not at all.
 
+        A trained model is saved with it.
+
         Args:
             path: A folder that is empty, does not exist or holds an index. For the searched index only settings are saved.
             dtype: "float32" or "int8"; the patterns' own type when None.
@@ -473,10 +489,10 @@ class HopfieldRetriever(EditableRetriever):
             InputError: An id or metadata cannot be stored, or the corpus is a vector store.
             RetrievalError: The folder cannot be used or written to.
         """
-        settings = self._settings() | {"model": stated_model(self.model, path)}
+        settings = self._settings() | {"model": stated_model(self.model)}
         if not self.corpus.keep_settings(path, settings, dtype):
             save_index(self.corpus, path, self.encoder, settings, dtype=dtype)
-        if isinstance(self.model, RetrieverModel) and not self.model.source:
+        if isinstance(self.model, RetrieverModel) and settings["model"] is not None:
             self.model.save(Path(path) / MODEL_FOLDER)
 
     def _settings(self) -> dict[str, Any]:

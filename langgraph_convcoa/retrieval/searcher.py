@@ -67,12 +67,14 @@ def find(corpus: Corpus, view: View, query: Query, *, paths: bool = False) -> li
     extra = _lexical(corpus, view, query)
     graph = corpus.graph.links(view) if query.graph is not None and corpus.graph is not None else None
     first = query if graph is None else replace(query, k=max(query.k, FIRST))
-    rankings = _search(view.patterns, first, extra, view.allowed(query.filter))
+    # Once: a filter may read all metadata.
+    allowed = view.allowed(query.filter)
+    rankings = _search(view.patterns, first, extra, allowed)
     walks: list[_Along | None] = [None for _ in rankings]
     if graph is not None:
         for row, ranking in enumerate(rankings):
             part = None if extra is None else extra[row : row + 1]
-            rankings[row], walks[row] = _walked(view, query.one(row), ranking, *graph, part)
+            rankings[row], walks[row] = _walked(view, query.one(row), ranking, *graph, part, allowed)
     least = -np.inf if query.score_threshold is None else query.score_threshold
     kept = [
         {number: score for number, score in zip(r.indices.tolist(), r.scores.tolist(), strict=True) if score >= least}
@@ -133,12 +135,17 @@ class _Along:
 
 
 def _walked(
-    view: View, query: Query, ranking: Ranking, links: Links, numbers: Numbers, extra: Vectors | None
+    view: View,
+    query: Query,
+    ranking: Ranking,
+    links: Links,
+    numbers: Numbers,
+    extra: Vectors | None,
+    allowed: npt.NDArray[np.bool_] | None,
 ) -> tuple[Ranking, _Along]:
     """The passages that a walk reached by their mass, then the others; with the scores of the search."""
     assert query.graph is not None
     walked = walk(links, query.questions[0], np.searchsorted(numbers, ranking.indices), ranking.scores, query.graph)
-    allowed = view.allowed(query.filter)
     mass = walked.passages if allowed is None else np.where(allowed[numbers], walked.passages, 0)
     chosen = numbers[_best(mass, query.k)]
     others = ranking.indices[~np.isin(ranking.indices, chosen)]

@@ -46,6 +46,12 @@ def test_index_says_what_it_did(docs: Path, tmp_path: Path, encoder: WordEncoder
     assert "0 documents added, 0 updated, 3 unchanged; 3 passages, 6 patterns as int8" in result.stdout
 
 
+def test_the_parts_of_a_file_are_told_from_files(docs: Path, tmp_path: Path) -> None:
+    (docs / "rows.csv").write_text("name,note\n" + "\n".join(f"Row {n},{'word ' * 90}" for n in range(3)))
+    out = convcoa("index", docs, "--out", tmp_path / "made").stdout
+    assert "5 documents added, 0 updated, 0 unchanged (parts of 3 files); " in out
+
+
 def test_what_is_gone_is_deleted_on_request(docs: Path, made: Path) -> None:
     (docs / "sparsemax.txt").unlink()
     assert "1 unchanged; 2 passages" in convcoa("index", docs, "--out", made).stdout

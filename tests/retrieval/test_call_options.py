@@ -11,8 +11,7 @@ from langchain_core.runnables import RunnableLambda
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.retrieval.corpus import read
-from langgraph_convcoa.retrieval.index import snapshot
+from langgraph_convcoa.retrieval.index.database import Transaction
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 from tests.retrieval.test_retriever import DOCUMENTS, HISTORY, ids, whole
 from tests.retrieval.test_vectorstore import in_memory
@@ -102,8 +101,8 @@ def test_a_filter_that_changes_in_place_is_another(retriever):
 
 def test_filters_by_turns_read_an_index_once_each(tmp_path, encoder, monkeypatch):
     retriever = HopfieldRetriever.from_documents(DOCUMENTS, encoder=encoder, path=tmp_path / "index")
-    reads = []
-    monkeypatch.setattr(snapshot, "read", lambda view: reads.append(view) or read(view))
+    reads, without_texts = [], Transaction.without_texts
+    monkeypatch.setattr(Transaction, "without_texts", lambda self: reads.append(self) or without_texts(self))
     for _ in range(3):
         for year in (2016, 2020):
             found = retriever.invoke("published", filter={"year": {"$eq": year}})

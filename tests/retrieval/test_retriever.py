@@ -156,6 +156,24 @@ def test_from_texts(encoder):
     assert ids(HopfieldRetriever.from_texts(["pears"], encoder=encoder).invoke("pears"))[0]
 
 
+@pytest.mark.parametrize("dtype", ["float32", "int8"])
+def test_an_empty_retriever_takes_documents_later(encoder, dtype):
+    retriever = HopfieldRetriever.from_texts([], encoder=encoder, dtype=dtype)
+    assert retriever.invoke("pears") == []
+    retriever.add_texts(["apples grow", "pears fall"], ids=["a", "b"])
+    assert ids(retriever.invoke("pears", k=1)) == ["b"]
+    assert retriever.corpus.snapshot().patterns.dtype == dtype
+
+
+def test_an_existing_index_is_added_to_and_says_so(encoder, tmp_path, caplog):
+    for text in ("apples grow", "pears fall"):
+        retriever = HopfieldRetriever.from_texts([text], encoder=encoder, path=tmp_path / "index")
+    assert len(retriever.corpus) == 2
+    assert [line for line in caplog.messages if "index" in line] == [
+        f"{tmp_path / 'index'} exists: the documents are added to its 1 passage(s)."
+    ]
+
+
 def test_progress_is_reported(encoder):
     seen = []
     HopfieldRetriever.from_documents(DOCUMENTS, encoder=encoder, progress=lambda done, total: seen.append((done, total)))

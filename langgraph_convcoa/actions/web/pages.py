@@ -37,7 +37,8 @@ _INSTRUCTIONS = re.compile(
             r"\b(?:note|notice|attention|important|instructions?|message|warning)\s*(?:to|for|:)\s*"
             rf"(?:the |any |all |every )?{_MODELS}\b",
             rf"\b(?:dear|hey|hello)\s+{_MODELS}\b",
-            rf"\b{_MODELS}\s*[,:]?\s+{_MUST}\b.{{0,60}}\b{_SAY}\b",
+            # "AI models must report energy use" is a fact.
+            rf"\b{_MODELS}\s*[,:]?\s+{_MUST}\b.{{0,60}}\b{_SAY}(?:\s+(?:only|that|with|exactly|yes|no)\b|\s*[:\"“])",
             r"\b(?:when|if|whenever)\b.{0,30}\b(?:asked|answering|summari[sz]ing|responding)\b"
             rf".{{0,60}}\b{_SAY}\b\s+(?:only|that|with|exactly)\b",
             r"\b(?:new|updated|real|actual) (?:system )?instructions?\s*(?:is|are|:)",

@@ -130,7 +130,7 @@ def _index_into_folder(
 ) -> None:
     assert options.out is not None
     stored = None if options.dtype is None else one_of("--dtype", options.dtype, DTYPES)
-    documents, seen = read_documents(), set[str]()
+    documents, seen, sources = read_documents(), set[str](), set[str]()
     if files is None:
         documents = chain([next(documents)], documents)
     from langgraph_convcoa.retrieval.changes import Committed
@@ -152,18 +152,21 @@ def _index_into_folder(
         seen = files.ids
         unchanged = len(seen) - added - updated
     else:
-        done = Committed.total(opened.ingest(_noted(documents, seen), encoder, replace=True, progress=True))
+        done = Committed.total(opened.ingest(_noted(documents, seen, sources), encoder, replace=True, progress=True))
         added, updated, unchanged = done.added, done.updated, done.unchanged
     if options.prune:
         deleted = len(opened.delete({document_id(passage.document) for passage in read(opened.snapshot())} - seen))
     _save(opened)
     counts = {"added": added, "updated": updated, "unchanged": unchanged, "deleted": deleted}
-    _report(options, opened, counts, linked=graph_settings(opened.head.settings.get("graph")) is not None, as_json=as_json)
+    linked = graph_settings(opened.head.settings.get("graph")) is not None
+    _report(options, opened, counts, len(sources), linked=linked, as_json=as_json)
     if files is not None:
         _follow(files, opened, encoder, as_json)
 
 
-def _report(options: FolderOptions, opened: Index, counts: dict[str, int], *, linked: bool, as_json: bool) -> None:
+def _report(
+    options: FolderOptions, opened: Index, counts: dict[str, int], sources: int, *, linked: bool, as_json: bool
+) -> None:
     assert options.out is not None
     patterns, kept = opened.snapshot().pattern_count, opened.head.dtype
     size = sum(file.stat().st_size for file in options.out.iterdir() if file.is_file())
@@ -172,10 +175,13 @@ def _report(options: FolderOptions, opened: Index, counts: dict[str, int], *, li
         print_json({"index": str(options.out), **counts, **about})
         return
     gone = f", {counts['deleted']} deleted" if options.prune else ""
+    # A page of a PDF or some rows of a table are a document.
+    given = counts["added"] + counts["updated"] + counts["unchanged"]
+    origin = f" (parts of {sources} file{'' if sources == 1 else 's'})" if 0 < sources < given else ""
     graph = "with an evidence graph, " if linked else ""
     consoles()[0].out(
-        f"{options.out}: {counts['added']} documents added, {counts['updated']} updated, {counts['unchanged']} unchanged{gone}"
-        f"; {len(opened)} passages, {patterns} patterns as {kept}, {graph}{size / 1e6:.1f} MB"
+        f"{options.out}: {counts['added']} documents added, {counts['updated']} updated, {counts['unchanged']} unchanged"
+        f"{origin}{gone}; {len(opened)} passages, {patterns} patterns as {kept}, {graph}{size / 1e6:.1f} MB"
     )
 
 
@@ -218,9 +224,11 @@ def _follow(files: WatchedFiles, opened: Index, encoder: Encoder, as_json: bool)
     _save(opened)
 
 
-def _noted(documents: Iterable[Document], ids: set[str]) -> Iterator[Document]:
+def _noted(documents: Iterable[Document], ids: set[str], sources: set[str]) -> Iterator[Document]:
     for document in documents:
         ids.add(str(document.id))
+        if source := document.metadata.get("source"):
+            sources.add(str(source))
         yield document
 
 

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import re
+import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -20,11 +21,16 @@ CSV_GROUP_CHARACTERS = 600
 OCR_ADVICE = "install tesseract (apt install tesseract-ocr, brew install tesseract) to read text in pictures"
 COMMENT = " (comment: "
 """Between the value of a cell and its comment."""
+_CSV_TRIED = 10
+"""Rows that a delimiter is chosen by."""
 _MOST_ENTITIES, _LONGEST_ENTITY, _MOST_WORDS = 50, 60, 6
 _TEXT_KEYS = ("text", "page_content", "content")
 _ID_KEYS = ("id", "_id")
 _WIDEST, _MOST_COLUMNS = 200, 20_000
 _ITEM = re.compile(r"\s|[-*+•·–] |\(?\w{1,3}[.)] ")
+_SECTION = re.compile(r"\d+(\.\d+)*\.? [A-Z](.*\w)?\Z")
+"""A numbered heading."""
+_LIGATURES = {number: unicodedata.normalize("NFKC", chr(number)) for number in range(0xFB00, 0xFB07)}
 BYTE_ORDER_MARKS = (
     (b"\xff\xfe\x00\x00", "utf-32"), (b"\x00\x00\xfe\xff", "utf-32"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"),
 )  # fmt: skip
@@ -67,28 +73,31 @@ def decode(data: bytes) -> str:
     return text
 
 
-def unwrap(text: str, narrowest: int = 60, hyphens: bool = False) -> str:
+def unwrap(text: str, narrowest: int = 60, printed: bool = False) -> str:
     r"""Join lines that were wrapped, except in paragraphs whose lines are all shorter than `narrowest` characters.
 
-    With `hyphens` a hyphen at the end of a line divides a word.
+    In `printed` text a hyphen at the end of a line divides a word, and a heading has no blank line around it.
 
     Example:
         >>> unwrap("This sentence goes on\nin the next line.\n- one\n- two", narrowest=20)
         'This sentence goes on in the next line.\n- one\n- two'
     """
-    return "\n\n".join(_unwrap_block(block, narrowest, hyphens) for block in re.split(r"\n[^\S\n]*\n\s*?(?=\S|\Z)", text))
+    return "\n\n".join(_unwrap_block(block, narrowest, printed) for block in re.split(r"\n[^\S\n]*\n\s*?(?=\S|\Z)", text))
 
 
-def _unwrap_block(block: str, narrowest: int, hyphens: bool) -> str:
+def _unwrap_block(block: str, narrowest: int, printed: bool) -> str:
     lines = [line.rstrip() for line in block.split("\n")]
     width = max(len(line) for line in lines)
     if len(lines) < 2 or not narrowest <= width <= _WIDEST:
         return block
     joined = lines[0]
     for previous, line in pairwise(lines):
-        if len(previous) < 0.6 * width or not line or _ITEM.match(line):
+        short, headed = len(previous) < 0.6 * width, _SECTION.match(line) and len(line) < 0.6 * width
+        if printed and (headed or (short and previous[-1:].isalnum() and line[:1].isupper())):
+            joined += "\n\n" + line
+        elif short or not line or _ITEM.match(line):
             joined += "\n" + line
-        elif hyphens and re.search(r"[^\W\d]-$", previous) and line[0].islower():
+        elif printed and re.search(r"[^\W\d]-$", previous) and line[0].islower():
             joined = joined[:-1] + line
         else:
             joined += " " + line
@@ -100,7 +109,7 @@ def read_plain(data: bytes) -> list[Piece]:
     return [Piece(unwrap(decode(data)))]
 
 
-def read_csv(data: bytes) -> list[Piece]:
+def read_csv(data: bytes, delimiter: str = "") -> list[Piece]:
     r"""Rows as lines "column: value", a blank line between rows, in groups that each fit one passage.
 
     Example:
@@ -109,8 +118,7 @@ def read_csv(data: bytes) -> list[Piece]:
     """
     text = decode(data).lstrip("\r\n")
     # csv.Sniffer takes apostrophes for quotes and guesses from the values.
-    delimiter = max(",;\t|", key=text.partition("\n")[0].count)
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=True)
+    reader = _csv_rows(text, delimiter or max("\t|;,", key=lambda mark: _csv_fit(text, mark)))
     try:
         header = [name.strip() for name in next(reader, [])]
         if len(header) > _MOST_COLUMNS:
@@ -118,6 +126,18 @@ def read_csv(data: bytes) -> list[Piece]:
         return list(grouped_rows(header, enumerate(reader, start=1)))
     except csv.Error as error:
         raise DocumentError(f"line {reader.line_num} is no valid CSV ({error}): mend or remove that line") from error
+
+
+def _csv_rows(text: str, delimiter: str) -> Any:
+    return csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=True)
+
+
+def _csv_fit(text: str, delimiter: str) -> tuple[bool, int]:
+    """Whether the first rows have equally many cells, more than one, by this delimiter; and the cells of the header."""
+    with suppress(csv.Error):
+        sizes = [len(row) for row in islice(_csv_rows(text, delimiter), _CSV_TRIED) if row]
+        return len(set(sizes)) == 1 < sizes[0], sizes[0] if sizes else 0
+    return False, 0
 
 
 def grouped_rows(header: Sequence[str], rows: Iterable[tuple[int, Sequence[str]]]) -> Iterator[Piece]:
@@ -215,7 +235,7 @@ def read_pdf(
             with suppress(ValueError):
                 made = about.creation_date.date().isoformat() if about.creation_date else ""
         for number, page in enumerate(islice(reader.pages, max_pages), start=1):
-            text = unwrap(page.extract_text().replace("\x00", ""), narrowest=30, hyphens=True)
+            text = unwrap(page.extract_text().replace("\x00", "").translate(_LIGATURES), narrowest=30, printed=True)
             if not text.strip() and _holds_pictures(page):
                 read = pictures(page) if pictures is not None else ""
                 late, text = late or read is None, read or ""

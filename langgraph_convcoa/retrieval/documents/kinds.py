@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from functools import partial
 from importlib.util import find_spec
 from pathlib import PurePath
 from typing import BinaryIO
@@ -18,7 +19,7 @@ TEXTS: dict[str, Callable[[bytes], list[Piece]]] = {
     ".txt": read_plain, ".text": read_plain,
     ".md": read_markdown, ".markdown": read_markdown,
     ".html": read_html, ".htm": read_html,
-    ".csv": read_csv, ".tsv": read_csv,
+    ".csv": read_csv, ".tsv": partial(read_csv, delimiter="\t"),
     ".json": read_json, ".json.gz": read_json,
     ".jsonl": read_json_lines, ".jsonl.gz": read_json_lines,
 }  # fmt: skip

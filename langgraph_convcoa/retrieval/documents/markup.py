@@ -53,6 +53,8 @@ _TITLE_FIELD = re.compile(r"^title:[ \t]*[\"']?(.+?)[\"']?[ \t]*$", re.MULTILINE
 def read_markdown(data: bytes) -> list[Piece]:
     r"""The text of a Markdown document without its marks; the title is that of the front matter or the first heading.
 
+    Rows of tables are lines "column: value".
+
     Example:
         >>> (piece,) = read_markdown(b"# Bees\n\nThey *hum*\nin [spring](https://example.org).\n\n- one")
         >>> piece.title, piece.text
@@ -69,7 +71,7 @@ def read_markdown(data: bytes) -> list[Piece]:
     # The parser needs many times the memory of the text.
     if len(text) > _LARGEST_MARKDOWN:
         return [Piece(text, title=title)]
-    paragraphs: list[str] = []
+    paragraphs, columns, cells = list[str](), list[str](), list[str]()
     tokens = MarkdownIt("commonmark").enable("table").parse(text)
     for position, token in enumerate(tokens):
         content = _block_text(token)
@@ -77,10 +79,19 @@ def read_markdown(data: bytes) -> list[Piece]:
             title, opens = title or content, not paragraphs
             if opens and content == title:
                 continue
-        in_cell = token.type == "inline" and tokens[position - 1].type in ("th_open", "td_open")
-        if in_cell and paragraphs and tokens[position - 2].type != "tr_open":
-            paragraphs[-1] += f" | {content}"
-        elif content:
+        opened = tokens[position - 1].type if token.type == "inline" else ""
+        if token.type == "table_open":
+            columns = []
+        elif token.type == "tr_open":
+            cells = []
+        elif opened in ("th_open", "td_open"):
+            (columns if opened == "th_open" else cells).append(content)
+        elif token.type == "tr_close" and cells:
+            # Like the rows of a CSV.
+            content = "\n".join(": ".join(filter(None, pair)) for pair in zip(columns, cells, strict=False) if pair[1])
+        elif token.type == "thead_close" and tokens[position + 1].type == "table_close":
+            content = " | ".join(columns)
+        if content and opened not in ("th_open", "td_open"):
             paragraphs.append(content)
     return [Piece("\n\n".join(paragraphs) or title, title=title)]
 

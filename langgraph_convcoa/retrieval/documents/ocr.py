@@ -32,7 +32,7 @@ def read_image(stream: BinaryIO, seconds: float) -> Iterator[Piece]:
         raise DocumentError("is a picture in which no text was recognised")
     several = len(texts) > 1
     for number, text in texts:
-        yield Piece(unwrap(text.strip(), 30, hyphens=True), key=f"page-{number}" if several else "", metadata={"page": number})
+        yield Piece(unwrap(text.strip(), 30, printed=True), key=f"page-{number}" if several else "", metadata={"page": number})
 
 
 class PageReader:
@@ -52,7 +52,7 @@ class PageReader:
                 texts.append(_recognised(page.images[name].data, left))
             except subprocess.TimeoutExpired:
                 return None
-        return unwrap("\n".join(texts).replace("\f", "\n").strip(), 30, hyphens=True)
+        return unwrap("\n".join(texts).replace("\f", "\n").strip(), 30, printed=True)
 
 
 def _recognised(image: bytes, seconds: float) -> str:

@@ -22,7 +22,8 @@ comment-reference => sup
 _REFERENCE = re.compile(r"(comment|footnote|endnote)-")
 _COMMENTS = ("/comments", "/2018/10/relationships/comments")
 _DEFAULT_SHEET = re.compile(
-    r"[^\W\d]+ ?\d+|Sheet|Worksheet|Tabelle|Feuille?|Hoja|Foglio|Blad|Planilha|Arkusz|Лист", re.IGNORECASE
+    r"(?:(?:Work)?Sheet|Tabelle|Feuil(?:le)?|Hoja|Foglio|Blad|Planilha|Arkusz|Munka|Ark|Taul|Лист) ?\d{0,2}",
+    re.IGNORECASE,
 )
 """Sheet1, Tabelle 2, and openpyxl's Sheet: names that say nothing."""
 _WITH_COMMENTS = 20_000_000

@@ -110,7 +110,9 @@ def _third_of_bytes(text: str) -> int:
 
 def _fingerprint(embeddings: Embeddings) -> str:
     kind = f"{type(embeddings).__module__}.{type(embeddings).__qualname__}"
-    for attribute in _NAME_ATTRIBUTES:
+    # Azure calls the model of a deployment, whatever `model` says.
+    azure = hasattr(embeddings, "azure_endpoint")
+    for attribute in ("deployment", *_NAME_ATTRIBUTES) if azure else _NAME_ATTRIBUTES:
         model = getattr(embeddings, attribute, None)
         if isinstance(model, str) and model:
             return f"{kind}:{model}:{getattr(embeddings, 'dimensions', None)}"

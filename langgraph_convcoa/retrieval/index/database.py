@@ -264,6 +264,12 @@ class Transaction:
                 found[name][2].append(key)
         return [*found.values()]
 
+    def without_texts(self) -> Iterator[tuple[int, Document]]:
+        """The key of each passage, and the passage without its text."""
+        with self._decoding("its metadata"):
+            for key, identity, metadata in self._connection.execute("SELECT key, id, metadata FROM passages"):
+                yield key, Document(id=identity, page_content="", metadata=json.loads(metadata))
+
     def counts(self) -> tuple[int, int]:
         """The numbers of documents and passages."""
         documents, passages = self._connection.execute("SELECT count(DISTINCT document), count(*) FROM passages").fetchone()

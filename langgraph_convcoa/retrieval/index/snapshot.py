@@ -153,7 +153,7 @@ class Snapshot:
     def allowed(self, condition: Filter | None) -> npt.NDArray[np.bool_] | None:
         """(n,), True for the passages that are not deleted and meet the condition; None if all do.
 
-        A condition reads all metadata; the results of the last mappings are kept.
+        A mapping reads all metadata, and a function all passages; the results of the last mappings are kept.
         """
         if condition is None:
             return self.alive
@@ -161,11 +161,16 @@ class Snapshot:
             known = next((mask for wanted, mask in tuple(self._masks) if wanted == dict(condition)), None)
             if known is not None:
                 return known
-        passes, mask = predicate(condition), np.zeros(len(self.keys), dtype=np.bool_)
+        passes = predicate(condition)
+        if isinstance(condition, Mapping) and not _has_functions(condition):
+            with reading(self.folder) as database:
+                found = [key for key, document in database.without_texts() if passes(document)]
+            mask = np.isin(self.keys, found)
+            self._masks[:] = [(copy.deepcopy(dict(condition)), mask), *self._masks[: _KEPT_MASKS - 1]]
+            return mask
+        mask = np.zeros(len(self.keys), dtype=np.bool_)
         for number, passage in zip(self.numbers.tolist(), read(self), strict=True):
             mask[number] = passes(passage.document)
-        if isinstance(condition, Mapping) and not _has_functions(condition):
-            self._masks[:] = [(copy.deepcopy(dict(condition)), mask), *self._masks[: _KEPT_MASKS - 1]]
         return mask
 
     def verify(self) -> None:

@@ -223,15 +223,12 @@ def opened_model(model: RetrieverModel | str | Path | None, index: Path | None =
     return RetrieverModel.load(index / MODEL_FOLDER if model == _BESIDE and index is not None else model)
 
 
-def stated_model(model: RetrieverModel | str | Path | None, index: str | Path) -> str | None:
-    """A model in the settings of an index: its name, its folder, "saved with the index", or None."""
+def stated_model(model: RetrieverModel | str | Path | None) -> str | None:
+    """A model in the settings of an index: its name, "saved with the index", or None."""
     if not isinstance(model, RetrieverModel):
         return None if model is None else str(model)
-    if model.source == DEFAULT_MODEL:
-        # Whoever opens the index chooses.
-        return None
-    beside = Path(index).resolve() / MODEL_FOLDER
-    return str(Path(model.source).resolve()) if model.source and Path(model.source).resolve() != beside else _BESIDE
+    # Whoever opens an index with the default model chooses.
+    return None if model.source == DEFAULT_MODEL else _BESIDE
 
 
 def check_model_folder(folder: str | Path) -> None:

@@ -147,6 +147,7 @@ goes on, with `code` and ![a picture](x.png).
 | a | b |
 |---|---|
 | 1 | 2 |
+|   | 4 |
 
 - one
   wrapped
@@ -165,8 +166,8 @@ y = 2
     assert piece.text.split("\n\n") == [
         "First bold line goes on, with code and a picture.",
         "Section",
-        "a | b",
-        "1 | 2",
+        "a: 1\nb: 2",
+        "b: 4",
         "one wrapped",
         "two",
         "x = 1",
@@ -195,7 +196,7 @@ def test_lines_wrapped_at_a_width_are_joined_and_others_are_not() -> None:
     assert unwrap(poem).split() == poem.split()
     assert "short line\nanother" in unwrap(poem)
     assert (
-        unwrap("The retrieval of informa-\ntion is old, well", narrowest=20, hyphens=True)
+        unwrap("The retrieval of informa-\ntion is old, well", narrowest=20, printed=True)
         == "The retrieval of information is old, well"
     )
 
@@ -220,6 +221,20 @@ def test_every_group_of_csv_rows_keeps_the_column_names() -> None:
 def test_csv_with_any_usual_delimiter_and_quotes(mark: str) -> None:
     text = f'name{mark}born\n"Lovelace{mark} Ada"{mark}1815\n"Two\nlines"{mark}1900\n'
     assert read_csv(text.encode())[0].text == f"name: Lovelace{mark.strip()} Ada\nborn: 1815\n\nname: Two lines\nborn: 1900"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "first"),
+    [
+        ("a.csv", "Name;Preis, netto\nA;1,50\nB;2,50", "Name: A\nPreis, netto: 1,50"),
+        ("a.csv", 'Name,"Born; died"\nA,1815; 1852\nB,', "Name: A\nBorn; died: 1815; 1852"),
+        ("a.tsv", "Name\nA, b", "Name: A, b"),
+        ("a.tsv", "Name, first; last\tBorn\nA, b; c\t1815", "Name, first; last: A, b; c\nBorn: 1815"),
+    ],
+)
+def test_the_delimiter_is_the_one_of_all_rows(tmp_path: Path, name: str, text: str, first: str) -> None:
+    [document] = load_documents(write(tmp_path, name, text))
+    assert document.page_content.partition("\n\n")[0] == first
 
 
 def test_apostrophes_in_a_csv_are_no_quotes() -> None:
@@ -304,6 +319,25 @@ def test_pages_of_a_pdf_are_documents_with_their_number(tmp_path: Path) -> None:
     assert [(d.id, d.metadata["page"], d.page_content.strip()) for d in documents] == [
         ("paper.pdf:page-1", 1, "First page."),
         ("paper.pdf:page-3", 3, "Third page."),
+    ]
+
+
+def test_headings_of_a_pdf_are_paragraphs_and_ligatures_are_letters(tmp_path: Path) -> None:
+    lines = [
+        "3 Findings",
+        "Rain was low in May, and the river \\256lled to its lowest level since",
+        "the year 1921. In June it rose again to the level of the last ten years.",
+        "4 Outlook",
+        "Nobody knows.",
+    ]
+    pages = pdf_bytes(") Tj 0 -20 Td (".join(lines))
+    [page] = load_documents(write(tmp_path, "a.pdf", pages.replace(b"/Helvetica", b"/Helvetica /Encoding /StandardEncoding")))
+    assert page.page_content.split("\n\n") == [
+        "3 Findings",
+        "Rain was low in May, and the river filled to its lowest level since the year 1921. In June it rose again to the "
+        "level of the last ten years.",
+        "4 Outlook",
+        "Nobody knows.",
     ]
 
 

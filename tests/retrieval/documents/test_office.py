@@ -88,7 +88,10 @@ def test_rows_of_sheets_have_their_columns_names_their_sheet_and_their_number() 
     assert (other.title, other.text, other.metadata["sheet"]) == ("", "column 1: Only this", "Sheet2")
 
 
-@pytest.mark.parametrize(("name", "title"), [("Sheet", ""), ("Tabelle 2", ""), ("Sheets", "Sheets"), ("Crew", "Crew")])
+@pytest.mark.parametrize(
+    ("name", "title"),
+    [("Sheet", ""), ("Tabelle 2", ""), *((name, name) for name in ("Sheets", "Crew", "Budget 2024", "FY2025", "Q3"))],
+)
 def test_the_name_that_a_program_gave_a_sheet_is_no_title(name: str, title: str) -> None:
     from openpyxl import Workbook
 

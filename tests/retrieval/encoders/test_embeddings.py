@@ -77,6 +77,16 @@ def test_embeddings_that_return_nothing():
         EmbeddingsEncoder(Nothing()).encode_passages(["a"])
 
 
+def test_each_deployment_of_azure_has_a_name_of_its_own():
+    class Azure(DeterministicFakeEmbedding):
+        model: str = "text-embedding-ada-002"
+        azure_endpoint: str = "https://here.example"
+        deployment: str
+
+    one, other = (EmbeddingsEncoder(Azure(size=8, deployment=name)).name for name in ("small", "large"))
+    assert one != other
+
+
 def test_a_question_that_recurs_is_embedded_once():
     class Counting(DeterministicFakeEmbedding):
         def embed_query(self, text):

@@ -94,6 +94,16 @@ def test_a_graph_that_is_switched_off_is_not_kept(tmp_path):
     assert not file.exists()
 
 
+def test_an_index_that_is_saved_over_has_the_graph_of_what_is_saved(tmp_path):
+    encoder, file = BagOfWords(), tmp_path / "index" / GRAPH_FILE
+    HopfieldRetriever.from_documents([document(n, n, [n]) for n in range(4)], encoder=encoder, path=file.parent)
+    other = [document(7, 2, [1]), document(8, 4, [3])]
+    HopfieldRetriever.from_documents(other, encoder=encoder).save_pretrained(file.parent)
+    same_links(GraphIndex.load(file).links, GraphIndex(other).links)
+    HopfieldRetriever.from_documents(other, encoder=encoder, graph=False).save_pretrained(file.parent)
+    assert not file.exists()
+
+
 @pytest.mark.parametrize("damage", [lambda data: data[:-9], lambda data: data[:-9] + b"damaged!!", lambda data: b""])
 def test_a_graph_that_is_missing_or_damaged_is_rebuilt(tmp_path, damage, caplog):
     encoder = BagOfWords()

@@ -1,3 +1,4 @@
+import sqlite3
 import threading
 
 import numpy as np
@@ -6,9 +7,11 @@ from langchain_core.documents import Document
 
 from langgraph_convcoa.errors import InputError, RetrievalError
 from langgraph_convcoa.retrieval.corpus import StaleSnapshot, read
+from langgraph_convcoa.retrieval.index.database import DATABASE
 from langgraph_convcoa.retrieval.index.index import Index, open_or_create
 from langgraph_convcoa.retrieval.index.writer import BLOCK_ROWS
 from langgraph_convcoa.retrieval.memory_corpus import build_memory
+from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 from tests.bounds import joined
 from tests.retrieval.conftest import BagOfWords, put
 
@@ -83,9 +86,14 @@ def test_documents_without_an_id_are_known_by_their_text(index, small):
     assert len(index) == 2
 
 
+def test_metadata_with_keys_of_several_kinds_is_compared_as_json_has_it(index, small):
+    document = Document("Apples grow.", id="a", metadata={"of": {10: "x", 9: "y", "b": 2}})
+    assert put(index, [document], small) == put(index, [document], small) == ["a"]
+
+
 def test_an_id_with_another_content_is_an_error_that_leaves_the_index_as_it_was(index, small):
     put(index, documents(3), small)
-    with pytest.raises(RetrievalError, match="'d1' is there already with another content"):
+    with pytest.raises(RetrievalError, match=r"'d1' is there already with another content: call update\(documents\)"):
         put(index, [Document("New.", id="new"), Document("Other.", id="d1")], small)
     assert alive_ids(index) == ["d0", "d1", "d2"]
 
@@ -203,6 +211,17 @@ def test_filters_see_metadata_and_what_is_deleted(index, small):
     put(index, documents(1, start=7), small)
     assert index.snapshot().allowed({"n": 7}).tolist() == [False] * 5 + [True]
     assert not index.snapshot().allowed({"n": "nothing"}).any()
+
+
+def test_a_filter_is_applied_once_a_search_and_a_mapping_reads_no_text(tmp_path, small):
+    filed = [Document(f"Text {n}.", id=f"d{n}", metadata={"n": n, "title": f"Subject{n}"}) for n in range(5)]
+    retriever = HopfieldRetriever.from_documents(filed, encoder=small, path=tmp_path / "filed")
+    tried = []
+    retriever.invoke("text", filter=lambda document: tried.append(document.id) or True)
+    assert sorted(tried) == [f"d{n}" for n in range(5)]
+    with sqlite3.connect(tmp_path / "filed" / DATABASE) as connection:
+        connection.execute("UPDATE passages SET text = 'changed' WHERE id = 'd0'")
+    assert Index(tmp_path / "filed").snapshot().allowed({"n": [0, 1]}).tolist() == [True, True, False, False, False]
 
 
 def test_small_additions_share_a_block(index, small):

@@ -281,6 +281,11 @@ def test_an_index_keeps_its_model(tmp_path: Path, bert: SentenceTransformerEncod
     opened = HopfieldRetriever.from_pretrained(tmp_path / "moved", encoder=bert, k=4)
     assert scores(opened, "who is it", HISTORY) == pytest.approx(expected, abs=1e-5)
     opened.save_pretrained(tmp_path / "moved")
+    # A copy has its own model.
+    opened.save_pretrained(tmp_path / "copied")
+    shutil.rmtree(tmp_path / "moved")
+    copied = HopfieldRetriever.from_pretrained(tmp_path / "copied", encoder=bert, k=4)
+    assert scores(copied, "who is it", HISTORY) == pytest.approx(expected, abs=1e-5)
     trained.save(tmp_path / "model")
     named = HopfieldRetriever.from_documents(documents, encoder=bert, model=tmp_path / "model", path=tmp_path / "by-name")
     named.save_pretrained(tmp_path / "by-name")
@@ -288,6 +293,23 @@ def test_an_index_keeps_its_model(tmp_path: Path, bert: SentenceTransformerEncod
     assert scores(opened, "who is it", HISTORY) == pytest.approx(expected, abs=1e-5)
     untrained = HopfieldRetriever.from_pretrained(tmp_path / "by-name", encoder=bert, k=4, model="untrained")
     assert scores(untrained, "who is it", HISTORY) != pytest.approx(expected, abs=1e-5)
+
+
+def test_a_model_and_an_encoder_that_are_set_later_change_the_states(encoder: BagOfWords, tmp_path: Path) -> None:
+    retriever = HopfieldRetriever.from_texts(TEXTS, encoder=encoder, k=4)
+    plain, expected = scores(retriever, "who is it", HISTORY), model()
+    trained = HopfieldRetriever.from_texts(TEXTS, encoder=encoder, k=4, model=replace(expected, settings={}))
+    expected.save(tmp_path / "model")
+    retriever.model = tmp_path / "model"
+    assert scores(retriever, "who is it", HISTORY) == scores(trained, "who is it", HISTORY) != plain
+    retriever.model = "untrained"
+    assert scores(retriever, "who is it", HISTORY) == plain
+    retriever.encoder = other = BagOfWords(dimension=D)
+    retriever.invoke("who is it")
+    assert other.queries == ["who is it"]
+    with pytest.raises(InputError, match="default model is for the default encoder"):
+        retriever.model = "default"
+    assert scores(retriever, "who is it", HISTORY) == plain
 
 
 def scores(retriever: HopfieldRetriever, query: str, history: object = None) -> dict[str, float]:

@@ -278,7 +278,7 @@ def test_uploads_name_what_was_left_out(page: Page) -> None:
             {"name": "empty.md", "mimeType": "text/markdown", "buffer": b""},
         ]
     )
-    page.get_by_text("2 files added").wait_for()
+    page.get_by_text("2 files indexed").wait_for()
     left_out = page.locator(".skipped li")
     names = {left_out.nth(n).locator("bdi").inner_text() for n in range(left_out.count())}
     assert names == {"<img src=x onerror=alert(1)>.exe", "broken.pdf", "huge.md", "empty.md"}
@@ -309,7 +309,7 @@ def test_files_are_dropped_on_the_page(page: Page) -> None:
     page.evaluate(DROPPED, ["dragenter", *file])
     assert page.get_by_text("Drop files to add them to").is_visible()
     page.evaluate(DROPPED, ["drop", *file])
-    page.get_by_text("1 file added").wait_for()
+    page.get_by_text("1 file indexed").wait_for()
     assert not page.get_by_text("Drop files to add them to").is_visible()
     page.locator(".suggestion", has_text="Ants").click()
     answered(page)

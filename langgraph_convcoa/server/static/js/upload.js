@@ -141,7 +141,7 @@ export class Upload {
       {
         sending: `Sending: ${Math.floor((100 * done) / (total || 1))}%`,
         waiting: "Waiting for another upload",
-        done: added ? `${added} file${added === 1 ? "" : "s"} added` : "No file was added",
+        done: added ? `${added} file${added === 1 ? "" : "s"} indexed` : "No file was added",
         failed: "Adding the files failed",
       }[status] ?? `Indexing file ${Math.min(past + 1, all)} of ${all}${left}`;
     const end =
