@@ -285,7 +285,8 @@ async def test_what_waits_for_approval_is_decided_by_a_command(approving: Served
         assert (told["waiting"], told["status"], told["unfinished"]) == (waiting, "interrupted", QUESTION)
         wrong = await streamed(client, thread, input=None, command={"resume": {"decisions": []}})
         assert [part.data["message"] for part in wrong if part.event == "error"] == [
-            "give one decision for each of answer, in this order: 1, not 0"
+            'resume with {"decisions": [...]}: approve, edit or reject for each of answer, in this order '
+            "(decisions.0: Field required)"
         ]
         edit = {"type": "edit", "edited_action": {"name": "answer", "args": {"answer": "In 1982 [1]."}}}
         done = await streamed(client, thread, input=None, command={"resume": {"decisions": [edit]}})
