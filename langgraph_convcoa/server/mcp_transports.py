@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
-from collections.abc import Callable
-from typing import TYPE_CHECKING, TextIO
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from io import TextIOWrapper
+from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
     import socket
@@ -31,8 +34,28 @@ async def run_stdio(server: FastMCP, wire: TextIO) -> None:
     import anyio
     from mcp.server.stdio import stdio_server
 
-    async with stdio_server(stdout=anyio.wrap_file(wire)) as (reading, writing):
+    lines: Any = _messages(wire)
+    async with stdio_server(lines, anyio.wrap_file(wire)) as (reading, writing):
         await server._mcp_server.run(reading, writing, server._mcp_server.create_initialization_options())
+
+
+async def _messages(wire: TextIO) -> AsyncIterator[str]:
+    """The lines of standard input that are messages. Others get an error here: the SDK would only log them."""
+    import anyio
+    from mcp.types import INVALID_REQUEST, JSONRPCMessage
+
+    async for line in anyio.wrap_file(TextIOWrapper(sys.stdin.buffer, encoding="utf-8", errors="replace")):
+        try:
+            JSONRPCMessage.model_validate_json(line)
+        except ValueError:
+            identity = None
+            with suppress(ValueError, RecursionError, AttributeError):
+                identity = json.loads(line).get("id")
+            error = {"code": INVALID_REQUEST, "message": "this is no message of JSON-RPC that can be read"}
+            wire.write(json.dumps({"jsonrpc": "2.0", "id": identity, "error": error}) + "\n")
+            wire.flush()
+        else:
+            yield line
 
 
 async def run_http(server: FastMCP, access: Access, listening: socket.socket, announce: Callable[[], None]) -> None:

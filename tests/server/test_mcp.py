@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.metadata import version
+from io import BytesIO, TextIOWrapper
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -28,6 +31,7 @@ from langgraph_convcoa.server import mcp as module
 from langgraph_convcoa.server.guard import Access, Guard
 from langgraph_convcoa.server.mcp import mcp_server
 from langgraph_convcoa.server.mcp_results import TEXT, passage_uri
+from langgraph_convcoa.server.mcp_transports import run_stdio
 
 WHO = "Who introduced sparsemax?"
 ODD = ["a b/c.md#1", "x:page-3#2", "a%20b", "a b", "../up", "/abs", "ünï?x=1&y#z"]
@@ -236,3 +240,20 @@ async def test_who_may_reach_it_over_http(
     assert answered.status_code == status
     named = f'"serverInfo":{{"name":"convcoa","version":"{version("langgraph-convcoa")}"}}'
     assert (named in answered.text) == (status == 200)
+
+
+async def test_a_line_that_is_no_message_is_answered_over_standard_output(
+    retriever: HopfieldRetriever, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def message(identity: str, params: str) -> str:
+        return f'{{"jsonrpc": "2.0", "id": {identity}, "method": "ping", "params": {params}}}\n'
+
+    lines = [message("1", r'{"a": "\ud800"}'), message("2", "[]"), message("9" * 5_000, "{}"), "[" * 5_000 + "\n", "[]\n"]
+    monkeypatch.setattr("sys.stdin", TextIOWrapper(BytesIO("".join([*lines, message("3", "{}")]).encode())))
+    with (tmp_path / "wire").open("w+") as wire:
+        async with asyncio.timeout(SECONDS), serving(retriever) as server:
+            await run_stdio(server, wire)
+        wire.seek(0)
+        *refused, answered = map(json.loads, wire)
+    assert [(one["id"], one["error"]["code"]) for one in refused] == [(id_, -32600) for id_ in (1, 2, None, None, None)]
+    assert answered == {"jsonrpc": "2.0", "id": 3, "result": {}}

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import date
+from html.parser import HTMLParser
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,9 @@ _LARGEST_MARKDOWN = 2_000_000
 _FRONT_MATTER = re.compile(r"\A---[ \t]*\n(.*?)\n(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
 _FEWEST_FACTS, _MOST_FACTS = 3, 500
 """The fewest rows of an infobox, and the most rows of tables that are looked at."""
+_MOST_UNCLOSED = 10
+"""Tags and comments without an end that are read as text; after these, the rest is read without tags."""
+_TAG = re.compile(r"<[^<>]*>?")
 _MAX_NODES = 12_000
 """Elements and attributes of a web page that are read; the time for the main text grows with their square."""
 _UNSEEN_TAGS = frozenset({"noscript", "template", "nav"})
@@ -173,7 +177,22 @@ def parsed_html(page: str) -> BeautifulSoup:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", MarkupResemblesLocatorWarning)
         warnings.simplefilter("ignore", XMLParsedAsHTMLWarning)
-        return BeautifulSoup(page, "html.parser")
+        return BeautifulSoup(_closed(page), "html.parser")
+
+
+def _closed(page: str) -> str:
+    """A page whose tags and comments end: html.parser reads all that follows each unclosed one again."""
+    parser, rest, read = HTMLParser(convert_charrefs=False), page, list[str]()
+    for _ in range(_MOST_UNCLOSED):
+        try:
+            parser.feed(rest)
+        except AssertionError:
+            return page  # which Beautiful Soup refuses
+        if parser.cdata_elem or not parser.rawdata.startswith("<"):
+            return "".join([*read, rest])
+        read += [rest[: len(rest) - len(parser.rawdata)], "&lt;"]
+        rest, parser.rawdata = parser.rawdata[1:], ""
+    return "".join([*read, _TAG.sub(" ", rest)])
 
 
 def _tree_text(soup: BeautifulSoup) -> tuple[str, str]:

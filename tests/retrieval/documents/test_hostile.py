@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 import zlib
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pytest
 
 from langgraph_convcoa.errors import DocumentError
 from langgraph_convcoa.retrieval.documents.load import load_documents
+from langgraph_convcoa.retrieval.documents.markup import read_html
 
 _UNITS = """
 <p> <a_x=1 <a_b=' <a_b=" <p_x &amp; &# < <! <!-- <![CDATA[ ' " <table><tr><td> <b><i> 字 字。 é_ <div>x</div> </p> <script>
@@ -76,6 +78,7 @@ import json, resource, sys, time
 from pathlib import Path
 from langgraph_convcoa.errors import DocumentError
 from langgraph_convcoa.retrieval.documents.load import load_documents
+from langgraph_convcoa.retrieval.documents.markup import read_html
 from tests.bounds import kilobytes
 resource.setrlimit(resource.RLIMIT_AS, (900_000_000,) * 2)
 for file in map(Path, sys.argv[1:]):
@@ -148,3 +151,25 @@ def test_a_broken_pdf_in_a_worker_says_what_it_is(tmp_path: Path) -> None:
     (tmp_path / "a.pdf").write_bytes(b"%PDF-1.4 broken")
     with pytest.raises(DocumentError, match=r"a\.pdf is no readable PDF"):
         load_documents(tmp_path / "a.pdf")
+
+
+@pytest.mark.parametrize(
+    "unit",
+    ["<!--", "<!-- >", "<a x=1 ", "<a / ", "</a", "<?", "<!", "<![CDATA[", "<![if>", '<a x=">" <b y="', "<script>", "<div>"],
+)
+def test_four_times_a_page_of_tags_and_comments_without_an_end_takes_four_times_as_long(unit: str) -> None:
+    def taken(size: int) -> float:
+        start = time.process_time()
+        read_html((unit * (size // len(unit))).encode())
+        return time.process_time() - start
+
+    short, long = (min(taken(size) for _ in range(2)) for size in (16_000, 64_000))
+    # Sixteen times if the work is quadratic; what is fast passes.
+    assert long < 0.05 or long < 9 * short
+
+
+def test_the_text_after_a_tag_or_comment_without_an_end_is_kept() -> None:
+    [piece] = read_html(b"<p>One <!-- two <p>three <b>four</b><p>five <a href='x")
+    assert piece.text == "One <!-- two\n\nthree four\n\nfive <a href='x"
+    [piece] = read_html(b"<p>One " + b"<!-- two" * 20 + b" <p>three")
+    assert piece.text.endswith("two three")
