@@ -45,10 +45,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (["{folder}/talks", "--model", "x", "--out", "{folder}/new", "--weights", "malformed=0"], "must be below"),
         (["{folder}/talks", "--model", "x", "--out", "{folder}/new", "--match", "bleu"], "match must be one of"),
         (["{folder}/talks", "--model", "x", "--out", "{folder}/new", "--own", "math:none"], "cannot be imported"),
-        (
-            ["{folder}/talks", "--model", "x", "--merge", "{folder}", "--out", "{folder}/new"],
-            "--merge was removed",
-        ),
+        (["{folder}/talks", "--model", "x", "--merge", "{folder}", "--out", "{folder}/new"], "--merge was removed"),
     ],
 )
 def test_bad_input_is_refused_in_one_line(folder: Path, arguments: list[str], message: str) -> None:

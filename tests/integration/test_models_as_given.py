@@ -115,10 +115,7 @@ def test_another_model_rewrites_what_failed() -> None:
 @pytest.mark.parametrize(
     ("build", "message"),
     [
-        (
-            {"model": ScriptedModel(), "models": {"answer": "a"}},
-            "no node called 'answer' asks a model; ",
-        ),
+        ({"model": ScriptedModel(), "models": {"answer": "a"}}, "no node called 'answer' asks a model; "),
         ({"models": {"plan": ScriptedModel()}}, "models goes with model"),
         ({"reasoner": ExtractiveReasoner(), "models": {"plan": ScriptedModel()}}, "models goes with model"),
         ({"model": ScriptedModel(), "models": ["a"]}, "a dict from a node to its model, not list"),

@@ -174,11 +174,7 @@ def test_a_page_instead_of_an_api_says_so() -> None:
 
 @pytest.mark.parametrize(("status", "resumed"), [(500, False), (401, True)])
 def test_failed_attempts_count_when_they_are_repeated_or_resumed(status: int, resumed: bool) -> None:
-    replies: list[Reply | str] = [
-        plan(node(SUB, HOPFIELD)),
-        Reply("oops", status=status),
-        corrections(final=ANSWER),
-    ]
+    replies: list[Reply | str] = [plan(node(SUB, HOPFIELD)), Reply("oops", status=status), corrections(final=ANSWER)]
     with OpenAIServer(replies) as server:
         graph = graph_for(server)
         if resumed:

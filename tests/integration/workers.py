@@ -356,10 +356,7 @@ def main() -> None:
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder, pgvector_server() as address:
         place = Path(folder)
-        with (
-            Workers(address, place, given.workers, given.think, given.retriever) as found,
-            contextlib.ExitStack() as more,
-        ):
+        with Workers(address, place, given.workers, given.think, given.retriever) as found, contextlib.ExitStack() as more:
             urls = [more.enter_context(proxied(found.urls, place))] if given.proxy else found.urls
             print(json.dumps(run(found, urls, given.conversations, given.seconds, given.kill_every, given.pause)))
 

@@ -106,10 +106,9 @@ def test_sentences_of_an_answer_stand_as_the_verifier_says():
         ("Holidays last a month.", True),
         ("The documents do not say why.", True),
     ]
-    assert [claim for claim, _ in verifier.asked] == [
-        "Staff also get a company car.",
-        "Holidays last a month.",
-    ], "what stands in the evidence word for word needs no verifier"
+    assert [claim for claim, _ in verifier.asked] == ["Staff also get a company car.", "Holidays last a month."], (
+        "what stands in the evidence word for word needs no verifier"
+    )
     assert checker.check(text + " It rained.")[1].verdict.reason == "list: 0.10 is not above 0.50"
     assert len(verifier.asked) == 3, "a sentence that comes again is not judged again"
     assert "30 days" in verifier.asked[0][1]

@@ -150,10 +150,7 @@ def test_depth_1_gives_titles_and_snippets_of_one_request(small: Site) -> None:
 
 
 def test_pages_are_read_at_depth_1_by_a_setting_of_the_action_or_of_the_run(small: Site) -> None:
-    for web, settings in (
-        (action(small, read_pages_first=True), {}),
-        (action(small), {"read_pages_first": True}),
-    ):
+    for web, settings in ((action(small, read_pages_first=True), {}), (action(small), {"read_pages_first": True})):
         found = ask(web, settings=settings)
         assert found[0].page_content.endswith(ANSWER)
     assert not ask(action(small, read_pages_first=True), settings={"read_pages_first": False})[0].page_content.endswith(ANSWER)

@@ -129,15 +129,5 @@ HUGE = [
 HUGE += ["\n".join(["- a"] * 500), "#" * 2_000, "(" * 3_000, "\\" * 3_000, "http://" * 1_000]
 """Texts over which a page may take minutes."""
 
-CASES = [
-    *_SCRIPTS,
-    *_HANDLERS,
-    *_QUOTES,
-    *_SVG,
-    *_LINKS,
-    *_STYLES,
-    *_ENTITIES,
-    *_TEMPLATES,
-    *_CONTROLS,
-]
+CASES = [*_SCRIPTS, *_HANDLERS, *_QUOTES, *_SVG, *_LINKS, *_STYLES, *_ENTITIES, *_TEMPLATES, *_CONTROLS]
 """Every text once."""
