@@ -9,17 +9,14 @@ from typing import Any
 
 import httpx
 import pytest
-from langchain_core.callbacks import CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
-from langchain_core.retrievers import BaseRetriever
-from pydantic import Field
 
-from langgraph_convcoa import KnowledgeRetrieval, build_graph
+from langgraph_convcoa import build_graph
 from langgraph_convcoa.actions.base import ActionRequest
 from langgraph_convcoa.actions.runner import ActionError, ActionRunner, is_transient, merge_findings, reason_of
 from langgraph_convcoa.errors import InputError
 from tests.bounds import joined
-from tests.fakes import KeywordRetriever, WaitingAction
+from tests.fakes import WaitingAction
 
 REQUEST = ActionRequest(question="When?", sub_question="When was sparsemax introduced?", guess_answer="In 2016.")
 LIMITS: dict[str, Any] = {"within": 5, "turn": "t", "limit": 4}
@@ -142,31 +139,6 @@ def test_reasons_are_one_line_without_secrets() -> None:
     assert reason_of(ValueError("api_key=sk-abc failed\nmore")) == "ValueError: api_key=[hidden] failed"
     assert reason_of(ValueError("Authorization: Bearer abc.def")) == "ValueError: Authorization: [hidden]"
     assert reason_of(KeyError()) == "KeyError"
-
-
-class Historical(BaseRetriever):
-    k: int = 5
-    seen: list[Any] = Field(default_factory=list)
-
-    def _get_relevant_documents(
-        self, query: str, *, run_manager: CallbackManagerForRetrieverRun, k: int | None = None, history: Any = None
-    ) -> list[Document]:
-        self.seen.append((query, k, history))
-        return [Document(str(n)) for n in range(9)]
-
-
-def test_a_retriever_that_takes_the_history_gets_it() -> None:
-    retriever = Historical()
-    request = ActionRequest("q?", "when?", history=(("a?", "b"),), k=3)
-    found = asyncio.run(KnowledgeRetrieval(retriever).retrieve(request))
-    assert retriever.seen == [("when?", 3, [("a?", "b")])]
-    assert len(found) == 3
-
-
-def test_any_other_gets_the_last_question_in_front() -> None:
-    retriever = KeywordRetriever()
-    asyncio.run(KnowledgeRetrieval(retriever).retrieve(ActionRequest("q?", "when?", "1982", history=(("who?", "b"),))))
-    assert retriever.asked == ["who? when? 1982"]
 
 
 def test_a_plain_retrieve_is_refused_at_once() -> None:

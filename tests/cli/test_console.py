@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from langgraph_convcoa.cli.console import TurnView, chain_line, citation_line, one_line, printable, show_sources, show_why
+from langgraph_convcoa.cli.console import TurnView, chain_line, citation_line, one_line, show_sources, show_why
 
 OUTPUT = {
     "answer": "In 1982 [1].",
@@ -170,12 +170,6 @@ def test_markup_in_retrieved_text_is_text() -> None:
     assert answer in shown(out)
     assert "[b]q[/b]" in shown(out)
     assert "[bold]x[/bold]" in shown(err)
-
-
-@given(st.text())
-def test_nothing_printable_steers_a_terminal(text: str) -> None:
-    for result in (printable(text), one_line(text)):
-        assert not any((ch < " " and ch not in "\t\n") or "\x7f" <= ch <= "\x9f" for ch in result)
 
 
 @given(st.text(min_size=1), st.integers(min_value=1, max_value=50))

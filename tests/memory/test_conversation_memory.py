@@ -118,15 +118,6 @@ def test_a_new_topic_has_no_earlier_rounds_and_a_follow_up_has_the_last() -> Non
     assert 2 in memory.topic(knowledge, "How many bees number 0 are there?", leans=False)
 
 
-def test_conversations_that_were_not_used_for_long_are_given_up() -> None:
-    memory = ConversationMemory()
-    for n in range(module._CONVERSATIONS + 5):
-        knowledge = ContextualKnowledgeSet()
-        knowledge.add_round(f"Question {n}?", "", [], "")
-        memory.relevant(knowledge, "q?")
-    assert len(memory._built) == module._CONVERSATIONS
-
-
 class Failing(WordEncoder):
     works = True
 

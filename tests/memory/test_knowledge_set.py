@@ -19,22 +19,6 @@ def filled(rounds: int, answer: str = "An answer.") -> ContextualKnowledgeSet:
     return knowledge
 
 
-def test_the_strict_export_is_the_papers_json() -> None:
-    assert filled(1).export(strict=True) == {
-        "Contextual knowledge set": [
-            {
-                "round": 1,
-                "original_question": "o1?",
-                "optimized_question": "p1?",
-                "sub_questions": {"sub1": "s?"},
-                "information_summaries": {"infor1": "i"},
-                "answer": "An answer.",
-            }
-        ]
-    }
-    assert "convcoa" in filled(1).export()["Contextual knowledge set"][0]
-
-
 def test_export_and_load_round_trip() -> None:
     exported = filled(3).export()
     assert ContextualKnowledgeSet.load(exported).export() == exported
