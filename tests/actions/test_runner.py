@@ -120,17 +120,13 @@ def test_a_time_out_says_how_long() -> None:
 @pytest.mark.parametrize(
     ("error", "transient"),
     [
-        (ConnectionError(), True),
-        (httpx.ConnectError("x"), True),
-        (httpx.ReadTimeout("x"), True),
+        (ConnectionError(), True), (httpx.ConnectError("x"), True), (httpx.ReadTimeout("x"), True),
         (httpx.HTTPStatusError("x", request=httpx.Request("GET", "http://a"), response=httpx.Response(503)), True),
         (httpx.HTTPStatusError("x", request=httpx.Request("GET", "http://a"), response=httpx.Response(429)), True),
         (httpx.HTTPStatusError("x", request=httpx.Request("GET", "http://a"), response=httpx.Response(404)), False),
-        (TimeoutError(), False),
-        (ValueError(), False),
-        (FileNotFoundError(), False),
+        (TimeoutError(), False), (ValueError(), False), (FileNotFoundError(), False),
     ],
-)
+)  # fmt: skip
 def test_what_is_worth_another_try(error: Exception, transient: bool) -> None:
     assert is_transient(error) is transient
 

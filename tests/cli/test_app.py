@@ -318,13 +318,10 @@ def test_search_reads_the_history(docs: Path, tmp_path: Path, turns: list[Any]) 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("[", "is no valid JSON"),
-        ('["a", "b"]', "must be a list of"),
-        ('[["a", "b", "c"]]', "must be a list of"),
-        ('[{"role": "wizard", "content": "x"}]', "unknown role"),
-        (None, "cannot be opened"),
+        ("[", "is no valid JSON"), ('["a", "b"]', "must be a list of"), ('[["a", "b", "c"]]', "must be a list of"),
+        ('[{"role": "wizard", "content": "x"}]', "unknown role"), (None, "cannot be opened"),
     ],
-)
+)  # fmt: skip
 def test_a_history_that_cannot_be_used(docs: Path, tmp_path: Path, content: str | None, message: str) -> None:
     history = tmp_path / "turns.json"
     if content is not None:

@@ -16,18 +16,12 @@ OUTPUT = {
     "citations": [{"id": "a.md#2", "source": "a.md", "quote": "It was\n1982."}],
     "chain": [
         {
-            "action": "knowledge_retrieval",
-            "sub_question": "When?",
-            "guess_answer": "1983",
-            "answer": "1982",
-            "status": "corrected",
-            "score": 0.25,
-            "reason": "[1] says so",
-            "evidence": ["a.md#2"],
+            "action": "knowledge_retrieval", "sub_question": "When?", "guess_answer": "1983", "answer": "1982",
+            "status": "corrected", "score": 0.25, "reason": "[1] says so", "evidence": ["a.md#2"],
         }
     ],
     "usage": {"llm_calls": 1, "input_tokens": 12345, "output_tokens": 6, "retrievals": 2, "seconds": 0.04},
-}
+}  # fmt: skip
 
 
 def text_console() -> Console:
@@ -41,14 +35,8 @@ def shown(console: Console) -> str:
 
 def sub_question(status: str, **more: object) -> dict[str, object]:
     return {
-        "type": "sub_question",
-        "index": 0,
-        "sub_question": "When?",
-        "action": "web",
-        "status": status,
-        "score": 0.5,
-        **more,
-    }
+        "type": "sub_question", "index": 0, "sub_question": "When?", "action": "web", "status": status, "score": 0.5, **more,
+    }  # fmt: skip
 
 
 def test_a_streamed_answer_is_shown_once_and_its_citations_after_it() -> None:

@@ -23,12 +23,9 @@ def test_a_chat_that_is_killed_in_a_turn_offers_to_go_on_with_it(tmp_path: Path)
     docs = tmp_path / "facts.md"
     docs.write_text("# Hopfield\n\nJohn Hopfield described the Hopfield network in 1982.")
     environment = {
-        **os.environ,
-        "CONVCOA_CACHE_DIR": str(tmp_path / "cache"),
-        "CONVCOA_DATA_DIR": str(tmp_path / "data"),
-        "OMP_NUM_THREADS": "1",
-        "TERM": "xterm",
-    }
+        **os.environ, "CONVCOA_CACHE_DIR": str(tmp_path / "cache"), "CONVCOA_DATA_DIR": str(tmp_path / "data"),
+        "OMP_NUM_THREADS": "1", "TERM": "xterm",
+    }  # fmt: skip
     hanging = {"correct"}
     replies = {"plan": plan(), "correct": corrections("John Hopfield.", final="John Hopfield described it [1].")}
 

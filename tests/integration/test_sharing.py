@@ -104,14 +104,10 @@ ANN: dict[str, Any] = {"share_knowledge": True, "user_id": "ann"}
 @pytest.mark.parametrize(
     ("first", "second", "shared"),
     [
-        (ANN, ANN, True),
-        ({}, {}, False),
-        ({"user_id": "ann"}, {"user_id": "ann"}, False),
-        (ANN, {"user_id": "ann"}, False),
-        ({"user_id": "ann"}, ANN, False),
-        (ANN, {**ANN, "user_id": "ann.b"}, False),
+        (ANN, ANN, True), ({}, {}, False), ({"user_id": "ann"}, {"user_id": "ann"}, False), (ANN, {"user_id": "ann"}, False),
+        ({"user_id": "ann"}, ANN, False), (ANN, {**ANN, "user_id": "ann.b"}, False),
     ],
-)
+)  # fmt: skip
 def test_threads_of_one_user_share_when_asked_for_and_never_otherwise(first: Any, second: Any, shared: bool) -> None:
     assert ("It was in 1982" in prompts_of_the_second_thread(first, second)) == shared
 

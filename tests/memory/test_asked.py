@@ -33,12 +33,8 @@ def test_questions_that_could_not_be_asked_are_taken_out() -> None:
 
 def test_messages_in_a_row_are_one_question() -> None:
     messages = [
-        HumanMessage("a"),
-        HumanMessage("b"),
-        AIMessage("AB"),
-        HumanMessage("Only after 2010."),
-        HumanMessage("When?", id="4"),
-    ]
+        HumanMessage("a"), HumanMessage("b"), AIMessage("AB"), HumanMessage("Only after 2010."), HumanMessage("When?", id="4"),
+    ]  # fmt: skip
     asked = read_conversation(None, messages)
     assert (asked.question, asked.message_id) == ("Only after 2010.\nWhen?", "4")
     assert asked.history == [("a b", "AB")]
@@ -51,13 +47,9 @@ def test_too_much_in_a_row_leaves_the_last_message() -> None:
 
 def test_other_messages_are_passed_over() -> None:
     messages = [
-        SystemMessage("s"),
-        HumanMessage("a"),
-        AIMessage(""),
-        ToolMessage("t", tool_call_id="1"),
-        AIMessage("A"),
+        SystemMessage("s"), HumanMessage("a"), AIMessage(""), ToolMessage("t", tool_call_id="1"), AIMessage("A"),
         HumanMessage("b"),
-    ]
+    ]  # fmt: skip
     assert read_conversation(None, messages).history == [("a", "A")]
 
 

@@ -25,16 +25,9 @@ def rounds(
     time: str = "2026-01-01T00:00:00+00:00",
 ) -> list[Round]:
     item: ChainItem = {
-        "action": action,
-        "sub_question": QUESTION,
-        "guess_answer": "",
-        "action_input": "",
-        "answer": answer,
-        "status": status,
-        "score": 0.9,
-        "reason": "",
-        "evidence": list(evidence),
-    }
+        "action": action, "sub_question": QUESTION, "guess_answer": "", "action_input": "", "answer": answer, "status": status,
+        "score": 0.9, "reason": "", "evidence": list(evidence),
+    }  # fmt: skip
 
     def citations(ids: tuple[str, ...]) -> list[Any]:
         return [{"id": id_, "source": f"{id_}.md", "quote": f"Quote of {id_}."} for id_ in ids]
@@ -72,17 +65,11 @@ def test_the_evidence_memory_has_the_whole_texts() -> None:
 @pytest.mark.parametrize(
     "known",
     [
-        rounds(status="unsupported"),
-        rounds(status="failed"),
-        rounds(status="recalled"),
-        rounds(answer=""),
-        rounds(action="data_analysis"),
-        rounds(cited=()),
-        rounds(cited=("b",)),
-        rounds(evidence=()),
+        rounds(status="unsupported"), rounds(status="failed"), rounds(status="recalled"), rounds(answer=""),
+        rounds(action="data_analysis"), rounds(cited=()), rounds(cited=("b",)), rounds(evidence=()),
         ContextualKnowledgeSet(rounds()).export(strict=True)["Contextual knowledge set"],
     ],
-)
+)  # fmt: skip
 def test_what_was_not_found_or_cannot_be_cited_is_looked_up(known: list[Round]) -> None:
     assert recall(known) == []
 

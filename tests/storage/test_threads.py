@@ -159,14 +159,10 @@ def test_an_answer_of_ten_megabytes_is_stored_shown_exported_and_gone_on_from(tm
     long = "The network was described in 1982. " * 300_000
     rounds = [
         {
-            "round": 1,
-            "original_question": WHEN,
-            "optimized_question": WHEN,
-            "sub_questions": {},
-            "information_summaries": {},
-            "answer": long,
+            "round": 1, "original_question": WHEN, "optimized_question": WHEN, "sub_questions": {},
+            "information_summaries": {}, "answer": long,
         }
-    ]
+    ]  # fmt: skip
     with Threads(store) as threads:
         threads.add({"Contextual knowledge set": rounds}, "long")
     with session(store, "long") as conversation:
@@ -190,14 +186,11 @@ def test_a_bare_knowledge_set_becomes_a_thread(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"kind": "other"}, "no exported thread"),
-        ({"format": FORMAT + 1}, "upgrade"),
-        ({"format": "x"}, "upgrade"),
-        ({"state": []}, "no exported thread"),
-        ({"state": {"messages": [{"type": "nobody"}]}}, "damaged in 'messages'"),
+        ({"kind": "other"}, "no exported thread"), ({"format": FORMAT + 1}, "upgrade"), ({"format": "x"}, "upgrade"),
+        ({"state": []}, "no exported thread"), ({"state": {"messages": [{"type": "nobody"}]}}, "damaged in 'messages'"),
         ({"state": {"knowledge_set": {"Contextual knowledge set": [{"round": 1}]}}}, "damaged in 'knowledge_set'"),
     ],
-)
+)  # fmt: skip
 def test_files_that_are_no_threads_are_told(tmp_path: Path, change: dict[str, Any], message: str) -> None:
     with session(tmp_path / "s.sqlite") as conversation:
         conversation.ask(WHEN)

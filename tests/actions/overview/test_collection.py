@@ -81,17 +81,12 @@ def test_an_index_that_changes_while_it_is_read_is_read_again(
 
 def test_slides_chapters_and_sheets_are_one_document_and_rows_with_titles_are_not() -> None:
     parts = [
-        ("plan.pptx", "The harbour", {"page": 1}),
-        ("plan.pptx", "Ships", {"page": 2}),
-        ("sea.epub", "The Sea", {"chapter": 1}),
-        ("sea.epub", "The Sea: The storm", {"chapter": 2}),
-        ("crew.xlsx", "Crew", {"sheet": "Crew", "row": 1}),
-        ("crew.xlsx", "Pay", {"sheet": "Pay", "row": 1}),
-        ("rows.jsonl", "Ada", {}),
-        ("rows.jsonl", "Bob", {}),
-        ("https://example.org/a.pdf", "Old", {"page": 1}),
+        ("plan.pptx", "The harbour", {"page": 1}), ("plan.pptx", "Ships", {"page": 2}),
+        ("sea.epub", "The Sea", {"chapter": 1}), ("sea.epub", "The Sea: The storm", {"chapter": 2}),
+        ("crew.xlsx", "Crew", {"sheet": "Crew", "row": 1}), ("crew.xlsx", "Pay", {"sheet": "Pay", "row": 1}),
+        ("rows.jsonl", "Ada", {}), ("rows.jsonl", "Bob", {}), ("https://example.org/a.pdf", "Old", {"page": 1}),
         ("https://example.org/a.pdf", "New", {"page": 1}),
-    ]
+    ]  # fmt: skip
     documents = [
         Document(f"Text {n}.", id=f"d{n}", metadata={"source": source, "title": title, **place})
         for n, (source, title, place) in enumerate(parts)
@@ -118,14 +113,11 @@ def test_the_collection_follows_its_corpus_and_the_filter(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("words", "titles"),
     [
-        ("2023", ["Annual report 2022", "Annual report 2023"]),
-        ("smith", ["Annual report 2023"]),
+        ("2023", ["Annual report 2022", "Annual report 2023"]), ("smith", ["Annual report 2023"]),
         ("pdf", ["Annual report 2022", "Annual report 2023"]),
-        ("the annual report", ["Annual report 2022", "Annual report 2023"]),
-        ("nobody", []),
-        ("BM25 nobody", []),
+        ("the annual report", ["Annual report 2022", "Annual report 2023"]), ("nobody", []), ("BM25 nobody", []),
     ],
-)
+)  # fmt: skip
 def test_documents_that_have_words_in_title_file_or_metadata(words: str, titles: list[str]) -> None:
     assert [entry.title for entry in collection().having(words)] == titles
 

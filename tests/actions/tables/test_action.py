@@ -242,20 +242,15 @@ def test_what_cannot_be_opened_is_told_in_one_line(tmp_path: Path, content: byte
 @pytest.mark.parametrize(
     ("sources", "more", "message"),
     [
-        ([], {}, "there are no tables"),
-        ("https://example.org/a.csv", {}, "download the file first"),
-        ("sqlite:////no/such.db", {}, "no SQLite database"),
-        ("duckdb:////no/such.duckdb", {}, "no DuckDB database"),
-        ("://x", {}, "no file"),
-        ("nosuchdb://user:hunter2@host/x", {}, "cannot be opened"),
-        ({"1x": "a.csv"}, {}, "must be a letter"),
-        ("x.csv", {"max_rows": 0}, "max_rows must be from 1 to 100000, not 0"),
+        ([], {}, "there are no tables"), ("https://example.org/a.csv", {}, "download the file first"),
+        ("sqlite:////no/such.db", {}, "no SQLite database"), ("duckdb:////no/such.duckdb", {}, "no DuckDB database"),
+        ("://x", {}, "no file"), ("nosuchdb://user:hunter2@host/x", {}, "cannot be opened"),
+        ({"1x": "a.csv"}, {}, "must be a letter"), ("x.csv", {"max_rows": 0}, "max_rows must be from 1 to 100000, not 0"),
         ("x.csv", {"timeout": 0}, "timeout must be a number of seconds above 0, not 0"),
         ("x.csv", {"max_rows": 100_001}, "max_rows must be from 1 to 100000"),
-        ("x.csv", {"timeout": float("nan")}, "timeout must be a number"),
-        ([3], {}, "must be a path"),
+        ("x.csv", {"timeout": float("nan")}, "timeout must be a number"), ([3], {}, "must be a path"),
     ],
-)
+)  # fmt: skip
 def test_arguments_that_cannot_be_used(sources: Any, more: dict[str, Any], message: str) -> None:
     with pytest.raises((InputError, TableError), match=message) as told:
         DataAnalysis(sources, **more)

@@ -237,16 +237,10 @@ def test_a_server_is_asked_for_its_limits(place: Place) -> None:
 
 
 UNGUARDED = [
-    "DELETE FROM sales",
-    "DROP TABLE sales",
-    "INSERT INTO sales VALUES ('X', 1, 1.0)",
-    "CREATE TABLE t AS SELECT * FROM sales",
-    "SELECT * FROM secrets",
-    "SELECT * FROM sqlite_master",
-    "SELECT * FROM read_csv('/etc/passwd')",
-    "COPY sales TO '/tmp/convcoa-stolen.csv'",
-    "ATTACH '/tmp/convcoa-other.db' AS other",
-]
+    "DELETE FROM sales", "DROP TABLE sales", "INSERT INTO sales VALUES ('X', 1, 1.0)", "CREATE TABLE t AS SELECT * FROM sales",
+    "SELECT * FROM secrets", "SELECT * FROM sqlite_master", "SELECT * FROM read_csv('/etc/passwd')",
+    "COPY sales TO '/tmp/convcoa-stolen.csv'", "ATTACH '/tmp/convcoa-other.db' AS other",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("sql", UNGUARDED)

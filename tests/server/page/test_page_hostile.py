@@ -32,17 +32,9 @@ def citation(text: str) -> dict[str, Any]:
 
 def step(text: str, status: str) -> dict[str, Any]:
     return {
-        "action": text,
-        "sub_question": text,
-        "guess_answer": text,
-        "action_input": f"SELECT {text}",
-        "answer": text,
-        "status": status,
-        "score": 0.5,
-        "reason": text,
-        "evidence": [text],
-        "paths": {text: [text, text]},
-    }
+        "action": text, "sub_question": text, "guess_answer": text, "action_input": f"SELECT {text}", "answer": text,
+        "status": status, "score": 0.5, "reason": text, "evidence": [text], "paths": {text: [text, text]},
+    }  # fmt: skip
 
 
 def round_of(texts: Sequence[str]) -> dict[str, Any]:
@@ -134,13 +126,8 @@ class HostileServer:
             return 200, {"thread_id": "failed", "metadata": {}}
         name = path.rsplit("/", 1)[-1]
         thread = {
-            "thread_id": name,
-            "title": CASES[0],
-            "collection": CASES[0],
-            "run_id": None,
-            "unfinished": "",
-            "waiting": None,
-        }
+            "thread_id": name, "title": CASES[0], "collection": CASES[0], "run_id": None, "unfinished": "", "waiting": None,
+        }  # fmt: skip
         rounds = [round_of(texts) for texts in ([[text] for text in HUGE] if name == "huge" else CHUNKS)]
         if name == "waits":
             return 200, {**thread, "rounds": [], "unfinished": CASES[0], "waiting": {"action_requests": REQUESTS}}
