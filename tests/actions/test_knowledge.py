@@ -53,12 +53,6 @@ async def test_a_plain_retriever_gets_the_question_before_and_gives_k() -> None:
     assert retriever._asked == ["Who described it? When was it? 1982"]
 
 
-async def test_an_async_retriever_gets_what_it_takes() -> None:
-    retriever = Async()
-    await KnowledgeRetrieval(retriever).retrieve(REQUEST)
-    assert retriever._asked == [("When was it? 1982", 3, [("Who described it?", "Hopfield.")])]
-
-
 @pytest.mark.parametrize("name", ["handbook", "knowledge_retrieval"])
 def test_the_planner_reads_its_name_and_description(name: str) -> None:
     action = KnowledgeRetrieval(Plain(), name=name, description="the handbook")
@@ -86,6 +80,7 @@ async def test_a_function_in_a_runnable_is_a_retriever() -> None:
 
 
 WRAPPERS: dict[str, Callable[[BaseRetriever], Any]] = {
+    "none": lambda retriever: retriever,
     "retry": lambda retriever: retriever.with_retry(),
     "config": lambda retriever: retriever.with_config(tags=["mine"]),
 }

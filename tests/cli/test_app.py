@@ -221,24 +221,20 @@ def test_a_model_that_cannot_be_built_is_told_before_anything_is_encoded(docs: P
     assert encoder.encoded == []
 
 
-def test_an_error_nobody_thought_of_is_one_line_that_gives_nothing_away(docs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("error", "code", "told"),
+    [(KeyError(KEY), 1, "internal error (KeyError at test_app.py:"), (KeyboardInterrupt(), 130, "interrupted")],
+)
+def test_an_error_nobody_thought_of_and_an_interrupt_are_one_line_that_gives_nothing_away(
+    docs: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException, code: int, told: str
+) -> None:
     def broken(**_settings: Any) -> None:
-        raise KeyError(KEY)
+        raise error
 
     monkeypatch.setattr("langgraph_convcoa.graph.build_graph", broken)
     result = convcoa("ask", "When?", "--docs", docs)
-    assert result.exit_code == 1
-    assert "internal error (KeyError at test_app.py:" in result.stderr
+    assert (result.exit_code, told in result.stderr.strip().splitlines()[-1]) == (code, True)
     assert KEY not in result.output
-
-
-def test_an_interrupt_ends_in_one_line(docs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(**_settings: Any) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("langgraph_convcoa.graph.build_graph", interrupted)
-    result = convcoa("ask", "When?", "--docs", docs)
-    assert (result.exit_code, result.stderr.strip().splitlines()[-1]) == (130, "interrupted")
 
 
 # chat -----------------------------------------------------------------------------------------------------------------

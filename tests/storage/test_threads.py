@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -101,9 +103,6 @@ def test_a_deleted_thread_leaves_no_text_in_any_file(tmp_path: Path) -> None:
 
 
 def test_a_deletion_that_another_program_keeps_from_the_file_is_told(tmp_path: Path) -> None:
-    import sqlite3
-    from contextlib import closing
-
     store = tmp_path / "s.sqlite"
     with session(store) as conversation:
         conversation.ask(WHEN)
@@ -123,9 +122,6 @@ def test_a_deletion_that_another_program_keeps_from_the_file_is_told(tmp_path: P
 
 
 def test_a_file_stays_small_because_old_checkpoints_are_dropped(tmp_path: Path) -> None:
-    import sqlite3
-    from contextlib import closing
-
     store = tmp_path / "s.sqlite"
     sizes = []
     with session(store) as conversation:
@@ -206,27 +202,18 @@ def test_files_that_are_no_threads_are_told(tmp_path: Path, change: dict[str, An
             file_as_values(data)
 
 
-def test_what_is_there_is_not_overwritten_and_what_is_not_there_is_told(tmp_path: Path) -> None:
+def test_what_is_there_is_not_overwritten_and_names_that_cannot_be_are_told(tmp_path: Path) -> None:
     with session(tmp_path / "s.sqlite") as conversation:
         conversation.ask(WHEN)
         exported = conversation.export()
     with Threads(tmp_path / "s.sqlite") as threads:
-        with pytest.raises(InputError, match="already"):
-            threads.add(exported)
+        for name, told in ((None, "already"), ("", "has no name")):
+            with pytest.raises(InputError, match=told):
+                threads.add(exported, name)
         for use in (threads.show, threads.export, threads.delete):
-            with pytest.raises(InputError, match="no thread 'b'"):
-                use("b")
-
-
-def test_a_name_that_is_no_text_or_empty_is_told(tmp_path: Path) -> None:
-    with session(tmp_path / "s.sqlite") as conversation:
-        conversation.ask(WHEN)
-    with Threads(tmp_path / "s.sqlite") as threads:
-        for work in (threads.show, threads.export, threads.delete):
-            with pytest.raises(InputError, match="no thread"):
-                work("\udcff")
-        with pytest.raises(InputError, match="has no name"):
-            threads.add(threads.export("a"), "")
+            for name, told in (("b", "no thread 'b'"), ("\udcff", "no thread")):
+                with pytest.raises(InputError, match=told):
+                    use(name)
 
 
 def test_markdown_is_for_reading(tmp_path: Path) -> None:

@@ -45,13 +45,11 @@ def test_a_variant_is_held(question: str, text: str) -> None:
 @pytest.mark.parametrize(
     ("question", "text"),
     [
-        ("Who is Hopfax?", "Hopfield taught."),
-        ("What is sparsemax?", "A sparse map."),
-        ("Was it in 1990?", "It was in 1991 and cost 19900."),
-        ("What is Marl?", "Mark and Karl and marble."),
+        ("Who is Hopfax?", "Hopfield taught."), ("What is sparsemax?", "A sparse map."),
+        ("Was it in 1990?", "It was in 1991 and cost 19900."), ("What is Marl?", "Mark and Karl and marble."),
         ("Who is Oslin?", "Oslo is a town."),
     ],
-)
+)  # fmt: skip
 def test_another_word_is_no_variant(question: str, text: str) -> None:
     held = Held([text])
     assert not any(held.holds(term) for term in find_terms(question))

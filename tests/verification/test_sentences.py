@@ -57,8 +57,5 @@ def test_what_is_claimed(text, claim):
 def test_marks_belong_to_the_sentence_before():
     found = statements("It opened in 1894. [1] It closed in 1988. [2, 3]\n1. First it rose [1]. Then it fell.")
     assert [s.text for s in found] == [
-        "It opened in 1894. [1]",
-        "It closed in 1988. [2, 3]",
-        "1. First it rose [1].",
-        "Then it fell.",
-    ]
+        "It opened in 1894. [1]", "It closed in 1988. [2, 3]", "1. First it rose [1].", "Then it fell.",
+    ]  # fmt: skip

@@ -122,13 +122,6 @@ def test_documents_that_have_words_in_title_file_or_metadata(words: str, titles:
     assert [entry.title for entry in collection().having(words)] == titles
 
 
-def test_a_document_is_about_what_its_heading_says() -> None:
-    pdf = Document("The Lark-2 robot\n\nIt weighs 9 kg.", id="m", metadata={"source": "m.pdf", "title": "untitled", "page": 1})
-    other = Document("It rained. " * 30 + "A Lark-2 stood in the rain.", id="w", metadata={"title": "Weather"})
-    found = Collections(HopfieldRetriever.from_documents([pdf, other], encoder=WordEncoder())).current()
-    assert [entry.title for entry in found.having("the Lark-2")] == ["untitled"]
-
-
 def test_titles_that_stand_in_a_text() -> None:
     found = collection()
     assert [entry.title for entry in found.named("compare bm25.md; Annual report 2023")] == ["BM25", "Annual report 2023"]

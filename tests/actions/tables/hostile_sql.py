@@ -57,25 +57,18 @@ _CARRIERS = [
 
 _HIDDEN = "ctid xmin cmin tableoid rowid oid _rowid_ row_to_json secret_function row_to_text to_jsonb mean salary".split()  # noqa: SIM905
 _NAMED = [
-    "SELECT {} FROM sales",
-    "SELECT s.{} FROM sales s",
-    "SELECT s.{0}, 1 AS {0} FROM sales s",
-    "SELECT {0}, 1 AS {0} FROM sales s",
-    'SELECT s."{0}", region AS "{0}" FROM sales s',
-    "SELECT (s).{0}, 1 AS {0} FROM sales s",
-    "SELECT public.sales.{0}, 1 AS {0} FROM public.sales",
+    "SELECT {} FROM sales", "SELECT s.{} FROM sales s", "SELECT s.{0}, 1 AS {0} FROM sales s",
+    "SELECT {0}, 1 AS {0} FROM sales s", 'SELECT s."{0}", region AS "{0}" FROM sales s',
+    "SELECT (s).{0}, 1 AS {0} FROM sales s", "SELECT public.sales.{0}, 1 AS {0} FROM public.sales",
     "SELECT q.{0} FROM (SELECT s.{0}, 1 AS x FROM sales s) q",
     "SELECT (SELECT q.a FROM (SELECT 1 AS {0} FROM many) s, (SELECT s.{0} AS a) q) FROM sales s",
     "SELECT (SELECT q.a FROM (SELECT 1 AS {0} FROM many) s, LATERAL (SELECT s.{0} AS a) q) FROM sales s",
     "SELECT s.region FROM sales s JOIN sales t USING ({})",
     "SELECT region FROM sales s ORDER BY s.{0}, (SELECT 1 AS {0} FROM many LIMIT 1)",
-    "SELECT count(*) AS {0} FROM sales s GROUP BY s.{0}",
-    "WITH c AS (SELECT 1 AS {0} FROM many) SELECT s.{0} FROM sales s, c",
-    "SELECT max(s.{0}) FROM sales s, (SELECT 1 AS {0} FROM many) t",
-    "SELECT {0}(s) FROM sales s",
-    "SELECT {0}(s.*) FROM sales s",
-    "SELECT t.{0} FROM (sales s JOIN many m ON true) AS t(a)",
-]
+    "SELECT count(*) AS {0} FROM sales s GROUP BY s.{0}", "WITH c AS (SELECT 1 AS {0} FROM many) SELECT s.{0} FROM sales s, c",
+    "SELECT max(s.{0}) FROM sales s, (SELECT 1 AS {0} FROM many) t", "SELECT {0}(s) FROM sales s",
+    "SELECT {0}(s.*) FROM sales s", "SELECT t.{0} FROM (sales s JOIN many m ON true) AS t(a)",
+]  # fmt: skip
 """Queries with a name of a hidden column or a function, called as PostgreSQL calls functions of rows."""
 
 _SOURCES = [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -12,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from langgraph_convcoa.actions.base import ActionInputError, ActionRequest
+from langgraph_convcoa.actions.base import ActionInputError
 from langgraph_convcoa.actions.tables.action import DataAnalysis
 from langgraph_convcoa.actions.tables.engine import Column, Table
 from langgraph_convcoa.actions.tables.sql_guard import check_query
 from tests.actions.tables.hostile_sql import statements
-from tests.actions.tables.places import ROWS, SECRET, fill, opened
+from tests.actions.tables.places import ROWS, SECRET, ask, fill, opened
 from tests.postgres_server import PASSWORD
 
 pytest.importorskip("duckdb")
@@ -154,8 +153,7 @@ class Place:
     state: Any
 
     def ask(self, sql: str) -> str:
-        [found] = asyncio.run(self.action.retrieve(ActionRequest("?", "?", action_input=sql)))
-        return found.page_content
+        return ask(self.action, sql)
 
 
 SLOW = pytest.mark.slow

@@ -56,12 +56,10 @@ def test_a_page_is_a_document_under_its_address(site: Site) -> None:
 @pytest.mark.parametrize(
     ("path", "reason"),
     [
-        ("/error", "the site answered with status 404"),
-        ("/private", "robots.txt"),
-        ("/data.xml", "is no sitemap"),
+        ("/error", "the site answered with status 404"), ("/private", "robots.txt"), ("/data.xml", "is no sitemap"),
         ("/none.xml", "status 404"),
     ],
-)
+)  # fmt: skip
 def test_an_address_that_cannot_be_read_is_an_error_that_says_why(site: Site, path: str, reason: str) -> None:
     with pytest.raises(DocumentError, match=reason):
         pages(site, path)

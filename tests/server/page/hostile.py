@@ -24,15 +24,12 @@ _QUOTES = [
     f"{quote} onmouseover={quote}{RAN}{quote} autofocus onfocus={quote}{RAN}" for quote in ('"', "'", "`", "&quot;", "&#39;")
 ]
 _SVG = [
-    f"<svg><script>{_CALL}</script></svg>",
-    f"<svg/onload={RAN}>",
-    f"<svg><animate onbegin={RAN} attributeName=x dur=1s>",
+    f"<svg><script>{_CALL}</script></svg>", f"<svg/onload={RAN}>", f"<svg><animate onbegin={RAN} attributeName=x dur=1s>",
     f"<svg><a xlink:href='javascript:{RAN}'><text y=20>here</text></a></svg>",
     f"<svg><foreignObject><iframe srcdoc='<script>{RAN}</script>'></iframe></foreignObject></svg>",
-    f"<svg><image href='{ELSEWHERE}/a.png'/></svg>",
-    f"<svg><use href='data:image/svg+xml,<svg id=x onload={RAN}/>#x'/></svg>",
+    f"<svg><image href='{ELSEWHERE}/a.png'/></svg>", f"<svg><use href='data:image/svg+xml,<svg id=x onload={RAN}/>#x'/></svg>",
     f"<math><maction actiontype='statusline#' xlink:href='javascript:{RAN}'>here</maction></math>",
-]
+]  # fmt: skip
 _ADDRESSES = [
     f"javascript:{RAN}", f"JaVaScRiPt:{RAN}", f" javascript:{RAN}", f"java\tscript:{RAN}", f"java\nscript:{RAN}",
     f"\x01javascript:{RAN}", f"javascript&colon;{RAN}", f"&#106;avascript:{RAN}", f"javascript://comment%0a{RAN}",

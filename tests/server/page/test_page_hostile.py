@@ -45,15 +45,12 @@ def round_of(texts: Sequence[str]) -> dict[str, Any]:
     rows = "\n".join(f"| {text} | 1 |" for text in texts)
     items = "\n".join(f"- {text}\n  > {text}" for text in texts)
     return {
-        "question": joined,
-        "optimized_question": f"{joined}?",
+        "question": joined, "optimized_question": f"{joined}?",
         "answer": f"{joined}\n\n{marks}\n\n| {texts[0]} | a |\n|---|---|\n{rows}\n\n{items}\n\n```\n{joined}\n```",
-        "citations": cited,
-        "chain": [step(text, status) for text in texts for status in ("corrected", text)],
+        "citations": cited, "chain": [step(text, status) for text in texts for status in ("corrected", text)],
         "evidence": [citation(text) for text in texts],
-        "usage": {"llm_calls": joined, "input_tokens": 1, "output_tokens": 1, "seconds": joined},
-        "time": joined,
-    }
+        "usage": {"llm_calls": joined, "input_tokens": 1, "output_tokens": 1, "seconds": joined}, "time": joined,
+    }  # fmt: skip
 
 
 CHUNKS = [CASES[start : start + 11] for start in range(0, len(CASES), 11)]
