@@ -46,13 +46,6 @@ class Async(BaseRetriever):
 REQUEST = ActionRequest("q", "When was it?", guess_answer="1982", history=(("Who described it?", "Hopfield."),), k=3)
 
 
-async def test_a_plain_retriever_gets_the_question_before_and_gives_k() -> None:
-    retriever = Plain()
-    found = await KnowledgeRetrieval(retriever).retrieve(REQUEST)
-    assert [document.id for document in found] == ["0", "1", "2"]
-    assert retriever._asked == ["Who described it? When was it? 1982"]
-
-
 @pytest.mark.parametrize("name", ["handbook", "knowledge_retrieval"])
 def test_the_planner_reads_its_name_and_description(name: str) -> None:
     action = KnowledgeRetrieval(Plain(), name=name, description="the handbook")
@@ -63,10 +56,11 @@ def rerank(documents: list[Document]) -> list[Document]:
     return documents[::-1]
 
 
-async def test_a_chain_gets_the_question_before_and_gives_k() -> None:
+@pytest.mark.parametrize(("chain", "found"), [(False, ["0", "1", "2"]), (True, ["8", "7", "6"])])
+async def test_a_plain_retriever_or_a_chain_gets_the_question_before_and_gives_k(chain: bool, found: list[str]) -> None:
     retriever = Plain()
-    found = await KnowledgeRetrieval(retriever | rerank).retrieve(REQUEST)
-    assert [document.id for document in found] == ["8", "7", "6"]
+    given = await KnowledgeRetrieval(retriever | rerank if chain else retriever).retrieve(REQUEST)
+    assert [document.id for document in given] == found
     assert retriever._asked == ["Who described it? When was it? 1982"]
 
 

@@ -25,7 +25,7 @@ LIMITS: dict[str, Any] = {"within": 5, "turn": "t", "limit": 4}
 def test_evidence_gets_what_the_action_left_out() -> None:
     text = "One. Sparsemax was introduced in 2016. Two."
     [found] = merge_findings([Document(text), Document(" "), Document(text)], "web", REQUEST)
-    assert found.id
+    assert found.id == merge_findings([Document(text)], "other", REQUEST)[0].id, "of equal texts it is the same"
     assert found.metadata == {"source": "web", "score": 1.0, "quote": "Sparsemax was introduced in 2016."}
 
 
@@ -34,23 +34,29 @@ def test_evidence_keeps_what_the_action_gave() -> None:
     assert merge_findings([document], "web", REQUEST) == [document]
 
 
-def test_ids_of_equal_texts_are_stable() -> None:
-    assert merge_findings([Document("a")], "x", REQUEST)[0].id == merge_findings([Document("a")], "y", REQUEST)[0].id
+def own(**fields: Any) -> Any:
+    return type("Own", (), {"name": "own", "description": "its own", **fields})()
 
 
-def test_actions_that_are_none_are_refused() -> None:
-    with pytest.raises(InputError, match="not an action"):
-        ActionRunner([object()])  # type: ignore[list-item]
-    with pytest.raises(InputError, match="action name"):
-        ActionRunner([WaitingAction("two words")])
+@pytest.mark.parametrize(
+    ("action", "message"),
+    [
+        (object(), "not an action"),
+        (WaitingAction("two words"), "action name"),
+        (own(retrieve=lambda self, request: []), "async def retrieve"),
+    ],
+)
+def test_actions_that_are_none_are_refused_at_once(action: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        ActionRunner([action])
 
 
-def test_a_description_may_be_asked_for_anew() -> None:
+def test_a_description_may_be_asked_for_anew_and_is_the_name_where_it_fails() -> None:
     action = WaitingAction("a")
     answers = iter(["first", "second"])
     action.description = lambda: next(answers)  # type: ignore[assignment]
     runner = ActionRunner([action])
-    assert [runner.descriptions(), runner.descriptions()] == [{"a": "first"}, {"a": "second"}]
+    assert [runner.descriptions() for _ in range(3)] == [{"a": "first"}, {"a": "second"}, {"a": "a"}]
 
 
 def test_plain_callers_share_one_loop() -> None:
@@ -129,24 +135,6 @@ def test_reasons_are_one_line_without_secrets() -> None:
     assert reason_of(KeyError()) == "KeyError"
 
 
-def test_a_plain_retrieve_is_refused_at_once() -> None:
-    class Plain:
-        name = "plain"
-        description = "not async"
-
-        def retrieve(self, request: ActionRequest) -> list[Document]:
-            return []
-
-    with pytest.raises(InputError, match="async def retrieve"):
-        ActionRunner([Plain()])  # type: ignore[list-item]
-
-
-def test_a_description_that_fails_is_the_name() -> None:
-    action = WaitingAction("a")
-    action.description = lambda: 1 / 0  # type: ignore[assignment]
-    assert ActionRunner([action]).descriptions() == {"a": "a"}
-
-
 def test_texts_are_evidence_too() -> None:
     assert [d.page_content for d in merge_findings(["One.", Document("Two.")], "own", REQUEST)] == ["One.", "Two."]
     [alone] = merge_findings("Sparsemax was introduced in 2016.", "own", REQUEST)
@@ -166,17 +154,13 @@ def test_an_action_that_raises_is_named() -> None:
 
 
 def test_the_user_reads_which_action_failed() -> None:
-    class Texts:
-        name = "texts"
-        description = "knows sparsemax"
+    async def retrieve(_: Any, request: ActionRequest) -> Any:
+        return "Sparsemax was introduced in 2016." if "sparsemax" in request.question else 3
 
-        async def retrieve(self, request: ActionRequest) -> Any:
-            return "Sparsemax was introduced in 2016." if "sparsemax" in request.question else 3
-
-    graph = build_graph(actions=[Texts()]).compile()
+    graph = build_graph(actions=[own(retrieve=retrieve)]).compile()
     assert graph.invoke({"question": "When was sparsemax introduced?"})["answer"] == "Sparsemax was introduced in 2016 [1]."
     failed = graph.invoke({"question": "When was softmax introduced?"})["answer"]
-    assert "the action texts failed: retrieve must return documents or texts, not int" in failed
+    assert "the action own failed: retrieve must return documents or texts, not int" in failed
 
 
 def test_options_of_an_object_that_is_no_base_action_are_kept() -> None:

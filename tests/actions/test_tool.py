@@ -44,13 +44,8 @@ def mcp_tool() -> StructuredTool:
         "properties": {"q": {"type": "string", "description": "what"}, "n": {"type": "integer"}},
         "required": ["q"],
     }
-    return StructuredTool(
-        name="my-server.find it",
-        description="Finds.",
-        args_schema=schema,
-        coroutine=call,
-        response_format="content_and_artifact",
-    )
+    shape: dict[str, Any] = {"args_schema": schema, "response_format": "content_and_artifact"}
+    return StructuredTool(name="my-server.find it", description="Finds.", coroutine=call, **shape)
 
 
 async def call(action: ToolAction, given: str = "", question: str = "How many live in London?") -> list[Document]:

@@ -69,15 +69,6 @@ def test_a_cache_that_cannot_be_used_is_a_warning(docs: Path, monkeypatch: pytes
     assert result.stderr.startswith("warning: ")
 
 
-def test_a_store_keeps_the_conversation_between_runs_and_threads_apart(docs: Path, tmp_path: Path) -> None:
-    store = tmp_path / "chats.sqlite"
-    for thread, rounds in (("default", 1), ("default", 2), ("other", 1)):
-        options = [] if thread == "default" else ["--thread", thread]
-        result = convcoa("ask", "Who introduced sparsemax?", "--docs", docs, "--json", "--store", store, *options)
-        knowledge = json.loads(result.stdout)["knowledge_set"]
-        assert len(knowledge["Contextual knowledge set"]) == rounds
-
-
 @pytest.mark.parametrize(
     ("make", "message"),
     [

@@ -42,17 +42,8 @@ def docs(tmp_path: Path) -> Path:
 def run(
     command: list[str], environment: dict[str, str], *arguments: object, input: str = ""
 ) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*command, *map(str, arguments)],
-        cwd=ROOT,
-        env=environment,
-        input=input,
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        timeout=SECONDS,
-        check=False,
-    )
+    words, pipes = [*command, *map(str, arguments)], {"capture_output": True, "text": True, "encoding": "utf-8"}
+    return subprocess.run(words, cwd=ROOT, env=environment, input=input, timeout=SECONDS, check=False, **pipes)
 
 
 class Terminal:
@@ -60,16 +51,11 @@ class Terminal:
 
     def __init__(self, environment: dict[str, str], *arguments: object) -> None:
         self.master, slave = pty.openpty()
+        ends = dict.fromkeys(("stdin", "stdout", "stderr"), slave)
         self.process = subprocess.Popen(
-            [*FAKE, *map(str, arguments)],
-            cwd=ROOT,
-            env=environment,
-            stdin=slave,
-            stdout=slave,
-            stderr=slave,
-            start_new_session=True,
+            [*FAKE, *map(str, arguments)], cwd=ROOT, env=environment, start_new_session=True, **ends,
             preexec_fn=lambda: _take_terminal(slave),
-        )
+        )  # fmt: skip
         os.close(slave)
         self.seen = ""
 

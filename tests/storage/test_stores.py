@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import sqlite3
@@ -199,16 +200,10 @@ def test_a_package_that_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.
         open_store("postgresql://localhost/x").check()
 
 
-def test_a_thread_is_one_through_a_link_to_its_store_too(tmp_path: Path) -> None:
-    import asyncio
-
-    store = filled(tmp_path / "s.sqlite")
+async def test_a_thread_is_one_through_a_link_to_its_store_too(tmp_path: Path) -> None:
+    store = await asyncio.to_thread(filled, tmp_path / "s.sqlite")
     link = tmp_path / "link.sqlite"
     link.symlink_to(store)
-
-    async def both() -> None:
+    with pytest.raises(StoreError, match="busy in another program"):
         async with open_store(store).turn("a", 0.2), open_store(link).turn("a", 0.2):
             pass
-
-    with pytest.raises(StoreError, match="busy in another program"):
-        asyncio.run(both())

@@ -15,6 +15,7 @@ from langgraph_convcoa.cli.session import Session
 from langgraph_convcoa.context import ConvCoAContext
 from langgraph_convcoa.errors import InputError, ModelError, StoreError
 from langgraph_convcoa.graph import build_graph
+from langgraph_convcoa.memory.knowledge_set import ContextualKnowledgeSet
 from langgraph_convcoa.state import ConvCoAState, ThreadState
 from langgraph_convcoa.storage.base import FORMAT
 from langgraph_convcoa.storage.export import file_as_values, lasting_fields, read_thread_file, thread_as_markdown
@@ -153,14 +154,10 @@ def test_an_unfinished_turn_is_listed_and_not_exported(tmp_path: Path) -> None:
 def test_an_answer_of_ten_megabytes_is_stored_shown_exported_and_gone_on_from(tmp_path: Path) -> None:
     store = tmp_path / "s.sqlite"
     long = "The network was described in 1982. " * 300_000
-    rounds = [
-        {
-            "round": 1, "original_question": WHEN, "optimized_question": WHEN, "sub_questions": {},
-            "information_summaries": {}, "answer": long,
-        }
-    ]  # fmt: skip
+    knowledge = ContextualKnowledgeSet()
+    knowledge.add_round(WHEN, WHEN, [], long)
     with Threads(store) as threads:
-        threads.add({"Contextual knowledge set": rounds}, "long")
+        threads.add(knowledge.export(strict=True), "long")
     with session(store, "long") as conversation:
         output = conversation.ask("Who introduced sparsemax?")
         assert "Martins" in output["answer"]

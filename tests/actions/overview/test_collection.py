@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from langchain_core.documents import Document
@@ -21,18 +22,17 @@ from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 from tests.fake_encoder import WordEncoder
 from tests.fakes import KeywordRetriever
 
+
+def piece(text: str, id: str, source: str, title: str, **metadata: Any) -> Document:
+    return Document(text, id=id, metadata={"title": title, "source": source, **metadata})
+
+
 DOCUMENTS = [
-    Document("One.", id="bm25.md", metadata={"title": "BM25", "source": "bm25.md"}),
-    Document(
-        "Two.",
-        id="r22",
-        metadata={"title": "Annual report 2022", "source": "a/report-2022.pdf", "page": 1, "date": "2023-02-01"},
-    ),
-    Document("Three.", id="r22-2", metadata={"title": "Annual report 2022", "source": "a/report-2022.pdf", "page": 2}),
-    Document(
-        "Four.", id="r23", metadata={"title": "Annual report 2023", "source": "a/report-2023.pdf", "author": "Ada Smith"}
-    ),
-    Document("Five.", id="rag", metadata={"title": "Retrieval-augmented generation", "source": "https://example.org/rag"}),
+    piece("One.", "bm25.md", "bm25.md", "BM25"),
+    piece("Two.", "r22", "a/report-2022.pdf", "Annual report 2022", page=1, date="2023-02-01"),
+    piece("Three.", "r22-2", "a/report-2022.pdf", "Annual report 2022", page=2),
+    piece("Four.", "r23", "a/report-2023.pdf", "Annual report 2023", author="Ada Smith"),
+    piece("Five.", "rag", "https://example.org/rag", "Retrieval-augmented generation"),
     Document("Six.", id="plain"),
 ]
 
@@ -87,10 +87,7 @@ def test_slides_chapters_and_sheets_are_one_document_and_rows_with_titles_are_no
         ("rows.jsonl", "Ada", {}), ("rows.jsonl", "Bob", {}), ("https://example.org/a.pdf", "Old", {"page": 1}),
         ("https://example.org/a.pdf", "New", {"page": 1}),
     ]  # fmt: skip
-    documents = [
-        Document(f"Text {n}.", id=f"d{n}", metadata={"source": source, "title": title, **place})
-        for n, (source, title, place) in enumerate(parts)
-    ]
+    documents = [piece(f"Text {n}.", f"d{n}", source, title, **place) for n, (source, title, place) in enumerate(parts)]
     found = Collections(HopfieldRetriever.from_documents(documents, encoder=WordEncoder())).current()
     titles = ["The harbour", "The Sea", "Crew", "Ada", "Bob", "Old", "New"]
     assert [entry.title for entry in found.entries] == titles

@@ -155,11 +155,6 @@ def test_an_action_of_ones_own_may_take_more_than_a_run_can_ask_for(sales: Path)
     assert "North" in ask(action, sql="SELECT region FROM sales").page_content
 
 
-def test_without_sql_nothing_is_looked_up(shop: DataAnalysis) -> None:
-    with pytest.raises(ActionInputError, match="a chat model writes it"):
-        ask(shop, "What was the revenue of South in 2019?")
-
-
 @pytest.mark.parametrize("password", ["x@Tr0ub4dor", "Tr0ub4dor@x@y"])
 def test_a_password_with_an_at_sign_is_not_shown(password: str) -> None:
     with pytest.raises(TableError, match="write @ in a user name or password as %40") as refusal:

@@ -311,13 +311,9 @@ def test_a_text_that_grows_ends_in_time_and_the_tables_answer_after_it(place: Pl
 
 @pytest.mark.parametrize("dialect", ["duckdb", "postgres"])
 def test_a_function_of_a_schema_is_refused(dialect: str) -> None:
+    sales = Table("sales", (Column("region", "VARCHAR"),), "s.csv")
     with pytest.raises(ActionInputError, match="bare name"):
-        check_query(
-            "SELECT evil.lower(region) FROM sales",
-            dialect,
-            [Table("sales", (Column("region", "VARCHAR"),), "s.csv")],
-            max_rows=5,
-        )
+        check_query("SELECT evil.lower(region) FROM sales", dialect, [sales], max_rows=5)
 
 
 @pytest.mark.parametrize("step", [15, pytest.param(1, marks=SLOW)])
