@@ -43,6 +43,21 @@ class WordEncoder(Encoder):
         return np.divide(vectors, lengths, out=vectors, where=lengths > 0)
 
 
+class CountingEncoder(WordEncoder):
+    """Keeps each batch of queries, and fails while it is broken."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[list[str]] = []
+        self.broken = False
+
+    def encode_queries(self, texts: Sequence[str]) -> Vectors:
+        self.asked.append(list(texts))
+        if self.broken:
+            raise ConnectionError("lost")
+        return super().encode_queries(texts)
+
+
 if __name__ == "__main__":
     from langgraph_convcoa.cli.app import main
     from langgraph_convcoa.retrieval import retriever

@@ -47,23 +47,10 @@ class Async(BaseRetriever):
 REQUEST = ActionRequest("q", "When was it?", guess_answer="1982", history=(("Who described it?", "Hopfield."),), k=3)
 
 
-async def test_a_plain_retriever_gets_the_question_before_and_gives_k() -> None:
-    retriever = Plain()
-    found = await KnowledgeRetrieval(retriever).retrieve(REQUEST)
-    assert [document.id for document in found] == ["0", "1", "2"]
-    assert retriever._asked == ["Who described it? When was it? 1982"]
-
-
 async def test_a_passage_that_is_only_a_number_is_no_evidence() -> None:
     texts = ["2.", "It is old.", " - 17 - ", "1982", "...", "7", "5%"]
     action = KnowledgeRetrieval(FixedRetriever(found=[Document(text) for text in texts]))
     assert [d.page_content for d in await action.retrieve(ActionRequest("q?", "q?", k=9))] == ["It is old.", "1982", "7", "5%"]
-
-
-async def test_an_async_retriever_gets_what_it_takes() -> None:
-    retriever = Async()
-    await KnowledgeRetrieval(retriever).retrieve(REQUEST)
-    assert retriever._asked == [("When was it? 1982", 3, [("Who described it?", "Hopfield.")])]
 
 
 @pytest.mark.parametrize("name", ["handbook", "knowledge_retrieval"])
@@ -76,10 +63,11 @@ def rerank(documents: list[Document]) -> list[Document]:
     return documents[::-1]
 
 
-async def test_a_chain_gets_the_question_before_and_gives_k() -> None:
+@pytest.mark.parametrize(("chain", "found"), [(False, ["0", "1", "2"]), (True, ["8", "7", "6"])])
+async def test_a_plain_retriever_or_a_chain_gets_the_question_before_and_gives_k(chain: bool, found: list[str]) -> None:
     retriever = Plain()
-    found = await KnowledgeRetrieval(retriever | rerank).retrieve(REQUEST)
-    assert [document.id for document in found] == ["8", "7", "6"]
+    given = await KnowledgeRetrieval(retriever | rerank if chain else retriever).retrieve(REQUEST)
+    assert [document.id for document in given] == found
     assert retriever._asked == ["Who described it? When was it? 1982"]
 
 
@@ -93,6 +81,7 @@ async def test_a_function_in_a_runnable_is_a_retriever() -> None:
 
 
 WRAPPERS: dict[str, Callable[[BaseRetriever], Any]] = {
+    "none": lambda retriever: retriever,
     "retry": lambda retriever: retriever.with_retry(),
     "config": lambda retriever: retriever.with_config(tags=["mine"]),
 }

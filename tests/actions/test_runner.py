@@ -9,35 +9,24 @@ from typing import Any
 
 import httpx
 import pytest
-from langchain_core.callbacks import CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
-from langchain_core.retrievers import BaseRetriever
-from pydantic import Field
 
-from langgraph_convcoa import KnowledgeRetrieval, build_graph
+from langgraph_convcoa import build_graph
 from langgraph_convcoa.actions.base import ActionRequest
 from langgraph_convcoa.actions.runner import ActionError, ActionRunner, is_transient, merge_findings, reason_of
 from langgraph_convcoa.errors import InputError
 from tests.bounds import joined
-from tests.fakes import KeywordRetriever, WaitingAction
+from tests.fakes import WaitingAction
 
 REQUEST = ActionRequest(question="When?", sub_question="When was sparsemax introduced?", guess_answer="In 2016.")
 LIMITS: dict[str, Any] = {"within": 5, "turn": "t", "limit": 4}
 
 
 def test_evidence_gets_what_the_action_left_out() -> None:
-    found = merge_findings(
-        [
-            Document("One. Sparsemax was introduced in 2016. Two."),
-            Document(" "),
-            Document("One. Sparsemax was introduced in 2016. Two."),
-        ],
-        "web",
-        REQUEST,
-    )
-    assert len(found) == 1
-    assert found[0].id
-    assert found[0].metadata == {"source": "web", "score": 1.0, "quote": "Sparsemax was introduced in 2016."}
+    text = "One. Sparsemax was introduced in 2016. Two."
+    [found] = merge_findings([Document(text), Document(" "), Document(text)], "web", REQUEST)
+    assert found.id == merge_findings([Document(text)], "other", REQUEST)[0].id, "of equal texts it is the same"
+    assert found.metadata == {"source": "web", "score": 1.0, "quote": "Sparsemax was introduced in 2016."}
 
 
 def test_evidence_keeps_what_the_action_gave() -> None:
@@ -45,23 +34,29 @@ def test_evidence_keeps_what_the_action_gave() -> None:
     assert merge_findings([document], "web", REQUEST) == [document]
 
 
-def test_ids_of_equal_texts_are_stable() -> None:
-    assert merge_findings([Document("a")], "x", REQUEST)[0].id == merge_findings([Document("a")], "y", REQUEST)[0].id
+def own(**fields: Any) -> Any:
+    return type("Own", (), {"name": "own", "description": "its own", **fields})()
 
 
-def test_actions_that_are_none_are_refused() -> None:
-    with pytest.raises(InputError, match="not an action"):
-        ActionRunner([object()])  # type: ignore[list-item]
-    with pytest.raises(InputError, match="action name"):
-        ActionRunner([WaitingAction("two words")])
+@pytest.mark.parametrize(
+    ("action", "message"),
+    [
+        (object(), "not an action"),
+        (WaitingAction("two words"), "action name"),
+        (own(retrieve=lambda self, request: []), "async def retrieve"),
+    ],
+)
+def test_actions_that_are_none_are_refused_at_once(action: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        ActionRunner([action])
 
 
-def test_a_description_may_be_asked_for_anew() -> None:
+def test_a_description_may_be_asked_for_anew_and_is_the_name_where_it_fails() -> None:
     action = WaitingAction("a")
     answers = iter(["first", "second"])
     action.description = lambda: next(answers)  # type: ignore[assignment]
     runner = ActionRunner([action])
-    assert [runner.descriptions(), runner.descriptions()] == [{"a": "first"}, {"a": "second"}]
+    assert [runner.descriptions() for _ in range(3)] == [{"a": "first"}, {"a": "second"}, {"a": "a"}]
 
 
 def test_plain_callers_share_one_loop() -> None:
@@ -123,17 +118,13 @@ def test_a_time_out_says_how_long() -> None:
 @pytest.mark.parametrize(
     ("error", "transient"),
     [
-        (ConnectionError(), True),
-        (httpx.ConnectError("x"), True),
-        (httpx.ReadTimeout("x"), True),
+        (ConnectionError(), True), (httpx.ConnectError("x"), True), (httpx.ReadTimeout("x"), True),
         (httpx.HTTPStatusError("x", request=httpx.Request("GET", "http://a"), response=httpx.Response(503)), True),
         (httpx.HTTPStatusError("x", request=httpx.Request("GET", "http://a"), response=httpx.Response(429)), True),
         (httpx.HTTPStatusError("x", request=httpx.Request("GET", "http://a"), response=httpx.Response(404)), False),
-        (TimeoutError(), False),
-        (ValueError(), False),
-        (FileNotFoundError(), False),
+        (TimeoutError(), False), (ValueError(), False), (FileNotFoundError(), False),
     ],
-)
+)  # fmt: skip
 def test_what_is_worth_another_try(error: Exception, transient: bool) -> None:
     assert is_transient(error) is transient
 
@@ -142,49 +133,6 @@ def test_reasons_are_one_line_without_secrets() -> None:
     assert reason_of(ValueError("api_key=sk-abc failed\nmore")) == "ValueError: api_key=[hidden] failed"
     assert reason_of(ValueError("Authorization: Bearer abc.def")) == "ValueError: Authorization: [hidden]"
     assert reason_of(KeyError()) == "KeyError"
-
-
-class Historical(BaseRetriever):
-    k: int = 5
-    seen: list[Any] = Field(default_factory=list)
-
-    def _get_relevant_documents(
-        self, query: str, *, run_manager: CallbackManagerForRetrieverRun, k: int | None = None, history: Any = None
-    ) -> list[Document]:
-        self.seen.append((query, k, history))
-        return [Document(str(n)) for n in range(9)]
-
-
-def test_a_retriever_that_takes_the_history_gets_it() -> None:
-    retriever = Historical()
-    request = ActionRequest("q?", "when?", history=(("a?", "b"),), k=3)
-    found = asyncio.run(KnowledgeRetrieval(retriever).retrieve(request))
-    assert retriever.seen == [("when?", 3, [("a?", "b")])]
-    assert len(found) == 3
-
-
-def test_any_other_gets_the_last_question_in_front() -> None:
-    retriever = KeywordRetriever()
-    asyncio.run(KnowledgeRetrieval(retriever).retrieve(ActionRequest("q?", "when?", "1982", history=(("who?", "b"),))))
-    assert retriever.asked == ["who? when? 1982"]
-
-
-def test_a_plain_retrieve_is_refused_at_once() -> None:
-    class Plain:
-        name = "plain"
-        description = "not async"
-
-        def retrieve(self, request: ActionRequest) -> list[Document]:
-            return []
-
-    with pytest.raises(InputError, match="async def retrieve"):
-        ActionRunner([Plain()])  # type: ignore[list-item]
-
-
-def test_a_description_that_fails_is_the_name() -> None:
-    action = WaitingAction("a")
-    action.description = lambda: 1 / 0  # type: ignore[assignment]
-    assert ActionRunner([action]).descriptions() == {"a": "a"}
 
 
 def test_texts_are_evidence_too() -> None:
@@ -206,17 +154,13 @@ def test_an_action_that_raises_is_named() -> None:
 
 
 def test_the_user_reads_which_action_failed() -> None:
-    class Texts:
-        name = "texts"
-        description = "knows sparsemax"
+    async def retrieve(_: Any, request: ActionRequest) -> Any:
+        return "Sparsemax was introduced in 2016." if "sparsemax" in request.question else 3
 
-        async def retrieve(self, request: ActionRequest) -> Any:
-            return "Sparsemax was introduced in 2016." if "sparsemax" in request.question else 3
-
-    graph = build_graph(actions=[Texts()]).compile()
+    graph = build_graph(actions=[own(retrieve=retrieve)]).compile()
     assert graph.invoke({"question": "When was sparsemax introduced?"})["answer"] == "Sparsemax was introduced in 2016 [1]."
     failed = graph.invoke({"question": "When was softmax introduced?"})["answer"]
-    assert "the action texts failed: retrieve must return documents or texts, not int" in failed
+    assert "the action own failed: retrieve must return documents or texts, not int" in failed
 
 
 def test_options_of_an_object_that_is_no_base_action_are_kept() -> None:

@@ -69,15 +69,6 @@ def test_a_cache_that_cannot_be_used_is_a_warning(docs: Path, monkeypatch: pytes
     assert result.stderr.startswith("warning: ")
 
 
-def test_a_store_keeps_the_conversation_between_runs_and_threads_apart(docs: Path, tmp_path: Path) -> None:
-    store = tmp_path / "chats.sqlite"
-    for thread, rounds in (("default", 1), ("default", 2), ("other", 1)):
-        options = [] if thread == "default" else ["--thread", thread]
-        result = convcoa("ask", "Who introduced sparsemax?", "--docs", docs, "--json", "--store", store, *options)
-        knowledge = json.loads(result.stdout)["knowledge_set"]
-        assert len(knowledge["Contextual knowledge set"]) == rounds
-
-
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -221,24 +212,20 @@ def test_a_model_that_cannot_be_built_is_told_before_anything_is_encoded(docs: P
     assert encoder.encoded == []
 
 
-def test_an_error_nobody_thought_of_is_one_line_that_gives_nothing_away(docs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("error", "code", "told"),
+    [(KeyError(KEY), 1, "internal error (KeyError at test_app.py:"), (KeyboardInterrupt(), 130, "interrupted")],
+)
+def test_an_error_nobody_thought_of_and_an_interrupt_are_one_line_that_gives_nothing_away(
+    docs: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException, code: int, told: str
+) -> None:
     def broken(**_settings: Any) -> None:
-        raise KeyError(KEY)
+        raise error
 
     monkeypatch.setattr("langgraph_convcoa.graph.build_graph", broken)
     result = convcoa("ask", "When?", "--docs", docs)
-    assert result.exit_code == 1
-    assert "internal error (KeyError at test_app.py:" in result.stderr
+    assert (result.exit_code, told in result.stderr.strip().splitlines()[-1]) == (code, True)
     assert KEY not in result.output
-
-
-def test_an_interrupt_ends_in_one_line(docs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(**_settings: Any) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("langgraph_convcoa.graph.build_graph", interrupted)
-    result = convcoa("ask", "When?", "--docs", docs)
-    assert (result.exit_code, result.stderr.strip().splitlines()[-1]) == (130, "interrupted")
 
 
 # chat -----------------------------------------------------------------------------------------------------------------
@@ -318,13 +305,10 @@ def test_search_reads_the_history(docs: Path, tmp_path: Path, turns: list[Any]) 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("[", "is no valid JSON"),
-        ('["a", "b"]', "must be a list of"),
-        ('[["a", "b", "c"]]', "must be a list of"),
-        ('[{"role": "wizard", "content": "x"}]', "unknown role"),
-        (None, "cannot be opened"),
+        ("[", "is no valid JSON"), ('["a", "b"]', "must be a list of"), ('[["a", "b", "c"]]', "must be a list of"),
+        ('[{"role": "wizard", "content": "x"}]', "unknown role"), (None, "cannot be opened"),
     ],
-)
+)  # fmt: skip
 def test_a_history_that_cannot_be_used(docs: Path, tmp_path: Path, content: str | None, message: str) -> None:
     history = tmp_path / "turns.json"
     if content is not None:

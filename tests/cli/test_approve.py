@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
 
 from langgraph_convcoa.cli.approve import ask_decisions
 from langgraph_convcoa.cli.console import TurnView
@@ -18,6 +17,7 @@ from langgraph_convcoa.context import ConvCoAContext
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.graph import build_graph
 from langgraph_convcoa.nodes.decisions import Review, Text, arguments, chain_type, read_decisions, review_request
+from tests.cli.test_console import shown, text_console
 from tests.fakes import KeywordRetriever, ScriptedModel, node, plan
 
 SQL = Review(
@@ -54,10 +54,9 @@ def keys(monkeypatch: pytest.MonkeyPatch) -> Keys:
 
 
 def decided(*reviews: Review) -> tuple[list[Any], str]:
-    console = Console(file=io.StringIO(), width=200, soft_wrap=True, highlight=False, markup=False)
+    console = text_console()
     response = ask_decisions(review_request(reviews), console)
-    assert isinstance(console.file, io.StringIO)
-    return read_decisions(response, reviews), console.file.getvalue()
+    return read_decisions(response, reviews), shown(console)
 
 
 def test_what_is_to_be_approved_is_shown_without_control_characters(keys: Keys) -> None:
@@ -109,20 +108,18 @@ def session(*names: str, store: Path | None = None, replies: int = 1) -> Session
 
 def test_a_turn_at_the_terminal_asks_and_is_answered_once(keys: Keys) -> None:
     keys("a", "e", "It was Martins [1].")
-    out, err = (Console(file=io.StringIO(), width=200, soft_wrap=True, highlight=False, markup=False) for _ in range(2))
+    out, err = text_console(), text_console()
     with session("knowledge_retrieval", "answer") as conversation, TurnView(out, err) as view:
         view.finish(conversation.ask(ASKED, view))
-    assert isinstance(out.file, io.StringIO)
-    assert isinstance(err.file, io.StringIO)
-    assert out.file.getvalue().count("Martins [1].") == 1
-    assert err.file.getvalue().count("waits for approval") == 2
+    assert shown(out).count("Martins [1].") == 1
+    assert shown(err).count("waits for approval") == 2
 
 
 def test_a_turn_that_nobody_can_decide_about_waits_in_the_store(keys: Keys, tmp_path: Path) -> None:
     store = tmp_path / "chats.sqlite"
     with session("knowledge_retrieval", store=store) as conversation, pytest.raises(InputError, match="without --json"):
         conversation.ask(ASKED)
-    view = TurnView(*(Console(file=io.StringIO(), markup=False) for _ in range(2)))
+    view = TurnView(text_console(), text_console())
     keys()
     with session(store=store, replies=0) as conversation:
         assert conversation.unfinished() == ASKED
@@ -142,11 +139,9 @@ def test_approval_needs_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_view_that_showed_text_before_it_asks_starts_a_new_line(keys: Keys) -> None:
     keys("a")
-    out, err = (Console(file=io.StringIO(), width=200, markup=False) for _ in range(2))
-    view = TurnView(out, err)
+    view = TurnView(out := text_console(), text_console())
     view.token("Shown")
     request: Mapping[str, Any] = review_request([SQL])  # type: ignore[assignment]
     assert view.decide(request) == {"decisions": [{"type": "approve"}]}
     view.finish({"answer": "Kept."})
-    assert isinstance(out.file, io.StringIO)
-    assert out.file.getvalue() == "Shown\nKept.\n"
+    assert shown(out) == "Shown\nKept.\n"

@@ -9,25 +9,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from langgraph_convcoa.cli.console import TurnView, chain_line, citation_line, one_line, printable, show_sources, show_why
+from langgraph_convcoa.cli.console import TurnView, chain_line, citation_line, one_line, show_sources, show_why
 
 OUTPUT = {
     "answer": "In 1982 [1].",
     "citations": [{"id": "a.md#2", "source": "a.md", "quote": "It was\n1982."}],
     "chain": [
         {
-            "action": "knowledge_retrieval",
-            "sub_question": "When?",
-            "guess_answer": "1983",
-            "answer": "1982",
-            "status": "corrected",
-            "score": 0.25,
-            "reason": "[1] says so",
-            "evidence": ["a.md#2"],
+            "action": "knowledge_retrieval", "sub_question": "When?", "guess_answer": "1983", "answer": "1982",
+            "status": "corrected", "score": 0.25, "reason": "[1] says so", "evidence": ["a.md#2"],
         }
     ],
     "usage": {"llm_calls": 1, "input_tokens": 12345, "output_tokens": 6, "retrievals": 2, "seconds": 0.04},
-}
+}  # fmt: skip
 
 
 def text_console() -> Console:
@@ -39,20 +33,23 @@ def shown(console: Console) -> str:
     return console.file.getvalue()
 
 
+@pytest.fixture
+def out() -> Console:
+    return text_console()
+
+
+@pytest.fixture
+def err() -> Console:
+    return text_console()
+
+
 def sub_question(status: str, **more: object) -> dict[str, object]:
     return {
-        "type": "sub_question",
-        "index": 0,
-        "sub_question": "When?",
-        "action": "web",
-        "status": status,
-        "score": 0.5,
-        **more,
-    }
+        "type": "sub_question", "index": 0, "sub_question": "When?", "action": "web", "status": status, "score": 0.5, **more,
+    }  # fmt: skip
 
 
-def test_a_streamed_answer_is_shown_once_and_its_citations_after_it() -> None:
-    out, err = text_console(), text_console()
+def test_a_streamed_answer_is_shown_once_and_its_citations_after_it(out: Console, err: Console) -> None:
     with TurnView(out, err) as view:
         for piece in ("In 19", "82", " [1].", ""):
             view.token(piece)
@@ -61,15 +58,13 @@ def test_a_streamed_answer_is_shown_once_and_its_citations_after_it() -> None:
     assert shown(err) == "1 model call, 12,345 + 6 tokens, 2 retrievals, 0.0 s\n"
 
 
-def test_an_answer_that_was_not_streamed_is_shown_at_the_end() -> None:
-    out, err = text_console(), text_console()
+def test_an_answer_that_was_not_streamed_is_shown_at_the_end(out: Console, err: Console) -> None:
     with TurnView(out, err) as view:
         view.finish(OUTPUT)
     assert shown(out).startswith("In 1982 [1].\n\n[1] ")
 
 
-def test_a_turn_that_breaks_off_ends_its_line() -> None:
-    out, err = text_console(), text_console()
+def test_a_turn_that_breaks_off_ends_its_line(out: Console, err: Console) -> None:
 
     def turn() -> None:
         with TurnView(out, err) as view:
@@ -91,8 +86,7 @@ def test_progress_does_not_break_a_line_of_the_answer() -> None:
     assert shown(both).splitlines()[:3] == ["In 1982 [1].", "  1. web kept 0.50  When?", ""]
 
 
-def test_each_sub_question_is_shown_when_it_is_decided_and_again_only_if_that_changes() -> None:
-    err = text_console()
+def test_each_sub_question_is_shown_when_it_is_decided_and_again_only_if_that_changes(err: Console) -> None:
     with TurnView(text_console(), err) as view:
         for status in ("searching", "found", "unsupported", "unsupported", "corrected"):
             view.progress(sub_question(status, reason="looked deeper"))
@@ -103,8 +97,7 @@ def test_each_sub_question_is_shown_when_it_is_decided_and_again_only_if_that_ch
     assert lines[1] == "  1. web corrected 0.50  When? (looked deeper)"
 
 
-def test_a_sentence_that_no_evidence_supports_is_marked_where_it_stands() -> None:
-    out, err = text_console(), text_console()
+def test_a_sentence_that_no_evidence_supports_is_marked_where_it_stands(out: Console, err: Console) -> None:
     with TurnView(out, err) as view:
         view.progress({"type": "answer", "unsupported": ["It sold well."]})
         view.token("It was built in 1878 [1]. It sold well. ")
@@ -132,8 +125,7 @@ def test_colours_are_for_terminals() -> None:
     assert "\x1b[32mkept" in shown(coloured)
 
 
-def test_why_and_sources_tell_where_the_answer_comes_from() -> None:
-    err = text_console()
+def test_why_and_sources_tell_where_the_answer_comes_from(err: Console) -> None:
     show_why(err, OUTPUT)
     show_sources(err, OUTPUT)
     for part in ("guess: 1983", "answer: 1982", "reason: [1] says so", "evidence: a.md#2", "[1] a.md#2", "It was\n1982."):
@@ -150,18 +142,15 @@ def test_why_and_sources_tell_where_the_answer_comes_from() -> None:
 @pytest.mark.parametrize(
     ("identity", "line"),
     [
-        ("paper.pdf:page-3#1", "[1] paper.pdf (page-3#1)"),
-        ("paper.pdf#4", "[1] paper.pdf"),
-        ("row-7", "[1] paper.pdf (row-7)"),
-        ("", "[1] paper.pdf"),
+        ("paper.pdf:page-3#1", "[1] paper.pdf (page-3#1)"), ("paper.pdf#4", "[1] paper.pdf"),
+        ("row-7", "[1] paper.pdf (row-7)"), ("", "[1] paper.pdf"),
     ],
-)
+)  # fmt: skip
 def test_a_citation_names_the_part_of_its_source(identity: str, line: str) -> None:
     assert citation_line(1, {"id": identity, "source": "paper.pdf"}) == line
 
 
-def test_markup_in_retrieved_text_is_text() -> None:
-    out, err = text_console(), text_console()
+def test_markup_in_retrieved_text_is_text(out: Console, err: Console) -> None:
     answer = "[red]not red[/red] [link=x]y[/link] :smile:"
     with TurnView(out, err) as view:
         view.progress(sub_question("kept", sub_question="[bold]x[/bold]"))
@@ -170,12 +159,6 @@ def test_markup_in_retrieved_text_is_text() -> None:
     assert answer in shown(out)
     assert "[b]q[/b]" in shown(out)
     assert "[bold]x[/bold]" in shown(err)
-
-
-@given(st.text())
-def test_nothing_printable_steers_a_terminal(text: str) -> None:
-    for result in (printable(text), one_line(text)):
-        assert not any((ch < " " and ch not in "\t\n") or "\x7f" <= ch <= "\x9f" for ch in result)
 
 
 @given(st.text(min_size=1), st.integers(min_value=1, max_value=50))

@@ -29,13 +29,8 @@ def test_index_says_what_it_did(docs: Path, tmp_path: Path, encoder: WordEncoder
     arguments = ("index", docs, "--out", tmp_path / "made", "--dtype", "int8", "--json")
     report = json.loads(convcoa(*arguments).stdout)
     assert {name: report[name] for name in ("added", "updated", "unchanged", "passages", "patterns", "dtype")} == {
-        "added": 2,
-        "updated": 0,
-        "unchanged": 0,
-        "passages": 2,
-        "patterns": 4,
-        "dtype": "int8",
-    }
+        "added": 2, "updated": 0, "unchanged": 0, "passages": 2, "patterns": 4, "dtype": "int8",
+    }  # fmt: skip
     encoder.encoded.clear()
     (docs / "sparsemax.txt").write_text("Sparsemax was introduced in 2016.")
     (docs / "new.txt").write_text("Entmax came later.")

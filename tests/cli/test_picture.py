@@ -13,26 +13,16 @@ from tests.fake_encoder import WordEncoder
 
 NAMESPACE = "{http://www.w3.org/2000/svg}"
 ITEM = {
-    "sub_question": "When was it described?",
-    "action": "knowledge_retrieval",
-    "guess_answer": "In 1983.",
-    "answer": "In 1982.",
-    "status": "corrected",
-    "score": 0.9,
-    "reason": "",
-    "evidence": ["a.md#1", "b.md"],
+    "sub_question": "When was it described?", "action": "knowledge_retrieval", "guess_answer": "In 1983.",
+    "answer": "In 1982.", "status": "corrected", "score": 0.9, "reason": "", "evidence": ["a.md#1", "b.md"],
     "paths": {"b.md": ["question", "Hopfield"]},
-}
+}  # fmt: skip
 HOSTILE = [
-    "<script>alert(1)</script>",
-    '"/><image href="x" onerror="alert(1)"/>',
+    "<script>alert(1)</script>", '"/><image href="x" onerror="alert(1)"/>',
     "]]></text><foreignObject><iframe src='javascript:alert(1)'/></foreignObject>",
-    "<!DOCTYPE svg [<!ENTITY x SYSTEM 'file:///etc/passwd'>]>&x;",
-    "<a xlink:href='javascript:alert(1)'>x</a>",
-    "</svg><style>*{display:none}</style>",
-    "a\x00b\x1b[31mc\ufffe\ud800\u202ed",
-    "w" * 5_000,
-]
+    "<!DOCTYPE svg [<!ENTITY x SYSTEM 'file:///etc/passwd'>]>&x;", "<a xlink:href='javascript:alert(1)'>x</a>",
+    "</svg><style>*{display:none}</style>", "a\x00b\x1b[31mc\ufffe\ud800\u202ed", "w" * 5_000,
+]  # fmt: skip
 
 
 def lines(picture: str) -> str:

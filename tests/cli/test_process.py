@@ -42,17 +42,8 @@ def docs(tmp_path: Path) -> Path:
 def run(
     command: list[str], environment: dict[str, str], *arguments: object, input: str = ""
 ) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*command, *map(str, arguments)],
-        cwd=ROOT,
-        env=environment,
-        input=input,
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        timeout=SECONDS,
-        check=False,
-    )
+    words, pipes = [*command, *map(str, arguments)], {"capture_output": True, "text": True, "encoding": "utf-8"}
+    return subprocess.run(words, cwd=ROOT, env=environment, input=input, timeout=SECONDS, check=False, **pipes)
 
 
 class Terminal:
@@ -60,16 +51,11 @@ class Terminal:
 
     def __init__(self, environment: dict[str, str], *arguments: object) -> None:
         self.master, slave = pty.openpty()
+        ends = dict.fromkeys(("stdin", "stdout", "stderr"), slave)
         self.process = subprocess.Popen(
-            [*FAKE, *map(str, arguments)],
-            cwd=ROOT,
-            env=environment,
-            stdin=slave,
-            stdout=slave,
-            stderr=slave,
-            start_new_session=True,
+            [*FAKE, *map(str, arguments)], cwd=ROOT, env=environment, start_new_session=True, **ends,
             preexec_fn=lambda: _take_terminal(slave),
-        )
+        )  # fmt: skip
         os.close(slave)
         self.seen = ""
 
@@ -95,13 +81,19 @@ class Terminal:
         stat = Path(f"/proc/{self.process.pid}/stat")
         wait_until(lambda: stat.read_text().rpartition(")")[2].split()[0] == "S", "waiting for a line")
 
-    def type(self, text: str) -> None:
+    def type(self, text: str, *shown: str) -> None:
+        """Type, and wait for what is then shown, one after the other."""
         os.write(self.master, text.encode())
+        for part in shown:
+            self.expect(part)
 
     def code(self) -> int:
         return self.process.wait(SECONDS)
 
-    def close(self) -> None:
+    def __enter__(self) -> Terminal:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         if self.process.poll() is None:
             self.process.kill()
             self.process.wait(SECONDS)
@@ -153,43 +145,27 @@ def test_a_reader_that_leaves_early_is_no_error_to_speak_of(environment: dict[st
 
 
 def test_a_chat_at_a_terminal(environment: dict[str, str], docs: Path) -> None:
-    terminal = Terminal(environment, "chat", "--docs", docs)
-    try:
+    with Terminal(environment, "chat", "--docs", docs) as terminal:
         terminal.expect("> ")
-        terminal.type("Who described the network?\n")
-        terminal.expect("[1] facts.md")
+        terminal.type("Who described the network?\n", "[1] facts.md")
         terminal.expect_prompt()
-        terminal.type("\x03")
-        terminal.expect("(Ctrl-D leaves)")
-        terminal.expect("> ")
-        terminal.type("/why\n")
-        terminal.expect("evidence")
-        terminal.expect("> ")
+        terminal.type("\x03", "(Ctrl-D leaves)", "> ")
+        terminal.type("/why\n", "evidence", "> ")
         terminal.type("\x04")
         assert terminal.code() == 0
-    finally:
-        terminal.close()
 
 
 def test_ctrl_c_stops_a_turn_and_keeps_the_conversation(
     environment: dict[str, str], docs: Path, slow_model: OpenAIServer
 ) -> None:
-    terminal = Terminal(environment, "chat", "--docs", docs, "--model", "test", "--base-url", slow_model.base_url)
-    try:
+    with Terminal(environment, "chat", "--docs", docs, "--model", "test", "--base-url", slow_model.base_url) as terminal:
         terminal.expect("> ")
-        terminal.type("What takes so long?\n")
-        terminal.expect("thinking")
+        terminal.type("What takes so long?\n", "thinking")
         wait_until(lambda: slow_model.requests, "the request of the model")
-        terminal.type("\x03")
-        terminal.expect("stopped; the conversation is as it was")
-        terminal.expect("> ")
-        terminal.type("Who described the network?\n")
-        terminal.expect("John Hopfield described the Hopfield network in 1982 [1].")
-        terminal.expect("> ")
+        terminal.type("\x03", "stopped; the conversation is as it was", "> ")
+        terminal.type("Who described the network?\n", "John Hopfield described the Hopfield network in 1982 [1].", "> ")
         terminal.type("/exit\n")
         assert terminal.code() == 0
-    finally:
-        terminal.close()
 
 
 def test_ctrl_c_ends_ask_with_130_in_one_line(environment: dict[str, str], docs: Path, slow_model: OpenAIServer) -> None:

@@ -106,16 +106,6 @@ def test_an_interrupted_turn_goes_on_without_the_calls_that_were_made(tmp_path: 
         assert [entry["answer"] for entry in conversation.rounds()] == [output["answer"]]
 
 
-def test_another_question_discards_an_interrupted_turn(tmp_path: Path) -> None:
-    store = tmp_path / "chats.sqlite"
-    interrupted(store)
-    with session(list(TURN), store=store) as conversation:
-        output = conversation.ask("When was it described?")
-    assert [entry["original_question"] for entry in output["knowledge_set"]["Contextual knowledge set"]] == [
-        "When was it described?"
-    ]
-
-
 def test_a_turn_over_other_sources_is_not_gone_on_with(tmp_path: Path) -> None:
     store = tmp_path / "chats.sqlite"
     interrupted(store, sources="old documents")

@@ -8,10 +8,15 @@ from pathlib import Path
 import pytest
 from typer.testing import Result
 
-from langgraph_convcoa.storage import data_folder
+from langgraph_convcoa.cli.chat import Chat, continuing
+from langgraph_convcoa.cli.options import ConversationOptions
+from langgraph_convcoa.cli.session import Session
+from langgraph_convcoa.context import ConvCoAContext
+from langgraph_convcoa.graph import build_graph
+from langgraph_convcoa.storage import data_folder, default_store
 from tests.cli.commands import convcoa, error_of
 from tests.fake_encoder import WordEncoder
-from tests.fakes import corrections, node, plan
+from tests.fakes import KeywordRetriever, corrections, node, plan
 from tests.openai_server import OpenAIServer, Reply, kind_of
 
 WHEN = "When was the Hopfield network described?"
@@ -123,14 +128,6 @@ def test_the_commands_of_a_chat(docs: Path) -> None:
 
 
 def test_the_command_that_goes_on_names_the_store_where_it_is_not_the_users_own(tmp_path: Path) -> None:
-    from langgraph_convcoa.cli.chat import continuing
-    from langgraph_convcoa.cli.options import ConversationOptions
-    from langgraph_convcoa.cli.session import Session
-    from langgraph_convcoa.context import ConvCoAContext
-    from langgraph_convcoa.graph import build_graph
-    from langgraph_convcoa.storage import default_store
-    from tests.fakes import KeywordRetriever
-
     graph = build_graph(retriever=KeywordRetriever())
     elsewhere = Session(graph, ConvCoAContext(), "[/x] a", "talk.sqlite")
     over = ConversationOptions(docs="my papers", web=True, k=3, thread="a", store="talk.sqlite")
@@ -140,13 +137,6 @@ def test_the_command_that_goes_on_names_the_store_where_it_is_not_the_users_own(
 
 
 def test_a_file_to_export_to_may_be_in_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from langgraph_convcoa.cli.chat import Chat
-    from langgraph_convcoa.cli.options import ConversationOptions
-    from langgraph_convcoa.cli.session import Session
-    from langgraph_convcoa.context import ConvCoAContext
-    from langgraph_convcoa.graph import build_graph
-    from tests.fakes import KeywordRetriever
-
     monkeypatch.setenv("HOME", str(tmp_path))
     with Session(build_graph(retriever=KeywordRetriever()), ConvCoAContext(), "a") as session:
         session.ask(WHEN)

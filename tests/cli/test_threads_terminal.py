@@ -23,12 +23,9 @@ def test_a_chat_that_is_killed_in_a_turn_offers_to_go_on_with_it(tmp_path: Path)
     docs = tmp_path / "facts.md"
     docs.write_text("# Hopfield\n\nJohn Hopfield described the Hopfield network in 1982.")
     environment = {
-        **os.environ,
-        "CONVCOA_CACHE_DIR": str(tmp_path / "cache"),
-        "CONVCOA_DATA_DIR": str(tmp_path / "data"),
-        "OMP_NUM_THREADS": "1",
-        "TERM": "xterm",
-    }
+        **os.environ, "CONVCOA_CACHE_DIR": str(tmp_path / "cache"), "CONVCOA_DATA_DIR": str(tmp_path / "data"),
+        "OMP_NUM_THREADS": "1", "TERM": "xterm",
+    }  # fmt: skip
     hanging = {"correct"}
     replies = {"plan": plan(), "correct": corrections("John Hopfield.", final="John Hopfield described it [1].")}
 
@@ -38,35 +35,24 @@ def test_a_chat_that_is_killed_in_a_turn_offers_to_go_on_with_it(tmp_path: Path)
 
     with OpenAIServer(script) as server:
         options = ["--docs", docs, "--model", "test", "--base-url", server.base_url]
-        terminal = Terminal(environment, "chat", *options)
-        try:
+        with Terminal(environment, "chat", *options) as terminal:
             terminal.expect("A new conversation:")
             terminal.expect("> ")
             terminal.type("Who described the network?\n")
             wait_until(lambda: len(server.requests) >= 2, "the second request of the model")
             # With the second call under way the plan is in the store.
             time.sleep(0.5)
-        finally:
-            terminal.close()
         with Threads(tmp_path / "data" / "conversations.sqlite") as threads:
             [summary] = threads.summaries()
         assert (summary.rounds, summary.unfinished) == (0, "Who described the network?")
         hanging.clear()
         server.requests.clear()
-        terminal = Terminal(environment, "chat", *options, "--thread", summary.thread)
-        try:
+        with Terminal(environment, "chat", *options, "--thread", summary.thread) as terminal:
             terminal.expect("Resume it? [Y/n]")
-            terminal.type("\n")
-            terminal.expect("John Hopfield described it [1].")
-            terminal.expect("> ")
-            terminal.type("/history\n")
-            terminal.expect("> Who described the network?")
-            terminal.expect("> ")
-            terminal.type("exit\n")
-            terminal.expect("Continue later with: ")
+            terminal.type("\n", "John Hopfield described it [1].", "> ")
+            terminal.type("/history\n", "> Who described the network?", "> ")
+            terminal.type("exit\n", "Continue later with: ")
             command = shlex.split(terminal.expect("\x1b"))
             assert terminal.code() == 0
-        finally:
-            terminal.close()
         assert [kind_of(body) for body in server.requests] == ["correct"]
         assert command == ["convcoa", "chat", *map(str, options), "--thread", summary.thread]

@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from langgraph_convcoa.cli.app import app
+from tests.data import write_dataset
 from tests.retrieval.tiny_bert import save_tiny_bert
 
 pytest.importorskip("accelerate")
@@ -31,15 +32,9 @@ def folder(tmp_path: Path) -> Path:
         for row in single[:3]
     ]
     for name, queries in (("single", single), ("talks", talks)):
-        (tmp_path / name).mkdir()
-        write(tmp_path / name / "corpus.jsonl", passages)
-        write(tmp_path / name / "queries.jsonl", queries)
+        write_dataset(tmp_path / name, queries, passages)
     save_tiny_bert(tmp_path / "bert")
     return tmp_path
-
-
-def write(path: Path, rows: list[dict[str, object]]) -> None:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
 def run(folder: Path, *arguments: str) -> Result:
@@ -91,9 +86,7 @@ def test_bad_input_is_one_line_before_anything_is_trained(
         ("bad", [{"id": "q", "question": "who", "gold": ["nowhere"], "history": [["a", "b"]]}], [{"id": "p", "text": "a"}]),
         ("untitled", [{"id": "q", "question": "who", "gold": ["p"]}], [{"id": "p", "text": "a"}]),
     ):
-        (folder / name).mkdir()
-        write(folder / name / "queries.jsonl", rows)
-        write(folder / name / "corpus.jsonl", passages)
+        write_dataset(folder / name, rows, passages)
     monkeypatch.chdir(folder)
     # What is named last counts.
     result = run(folder, "--out", str(folder / "model"), *arguments)

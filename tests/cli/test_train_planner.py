@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from langgraph_convcoa.cli.app import app
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 from langgraph_convcoa.training.planner import grpo
+from tests.data import write_dataset
 from tests.training.planner.tiny import TEXTS, TURNS, Library, tiny_policy
 
 pytest.importorskip("trl")
@@ -22,16 +23,13 @@ pytestmark = pytest.mark.usefixtures("without_gpu")
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("planner")
-    data = place / "talks"
-    data.mkdir()
     rows = [
         {"id": one.id, "question": one.question, "history": one.history, "answer": one.answer, "split": one.split}
         | {"gold": [str(number)]}
         for number, one in enumerate(TURNS)
     ]
     passages = [{"id": str(number), "title": "", "text": text} for number, text in enumerate(TEXTS)]
-    for name, lines in (("queries", [*rows, rows[0] | {"id": "9", "split": "dev"}]), ("corpus", passages)):
-        (data / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    write_dataset(place / "talks", [*rows, rows[0] | {"id": "9", "split": "dev"}], passages)
     tiny_policy(place / "model")
     return place
 
@@ -45,10 +43,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (["{folder}/talks", "--model", "x", "--out", "{folder}/new", "--weights", "malformed=0"], "must be below"),
         (["{folder}/talks", "--model", "x", "--out", "{folder}/new", "--match", "bleu"], "match must be one of"),
         (["{folder}/talks", "--model", "x", "--out", "{folder}/new", "--own", "math:none"], "cannot be imported"),
-        (
-            ["{folder}/talks", "--model", "x", "--merge", "{folder}", "--out", "{folder}/new"],
-            "--merge was removed",
-        ),
+        (["{folder}/talks", "--model", "x", "--merge", "{folder}", "--out", "{folder}/new"], "--merge was removed"),
     ],
 )
 def test_bad_input_is_refused_in_one_line(folder: Path, arguments: list[str], message: str) -> None:
@@ -61,11 +56,9 @@ def test_bad_input_is_refused_in_one_line(folder: Path, arguments: list[str], me
 
 def test_several_data_sets_are_searched_together_and_keep_no_password(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, text, answer in (("one", TEXTS[0], "1982"), ("two", TEXTS[1], "1893")):
-        (tmp_path / name).mkdir()
         query = {"id": "q", "question": "When?", "answer": answer, "gold": [name, "same"], "split": "train"}
         passages = [{"id": name, "text": text}, {"id": "same", "text": "Of both."}]
-        (tmp_path / name / "queries.jsonl").write_text(json.dumps(query) + "\n")
-        (tmp_path / name / "corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in passages))
+        write_dataset(tmp_path / name, [query], passages)
     searched: list[Document] = []
 
     def over(documents: list[Document], **_: Any) -> Library:
@@ -90,10 +83,8 @@ def test_several_data_sets_are_searched_together_and_keep_no_password(tmp_path: 
     assert {(one.id, one.page_content) for one in searched} == {("one", TEXTS[0]), ("two", TEXTS[1]), ("same", "Of both.")}
     assert "--base-url" in command
     assert "pw" not in command
-    (tmp_path / "two" / "corpus.jsonl").write_text(json.dumps({"id": "same", "text": "Of two."}) + "\n")
-    (tmp_path / "two" / "queries.jsonl").write_text(
-        json.dumps({"id": "q", "question": "When?", "answer": "1", "gold": ["same"], "split": "train"})
-    )
+    query = {"id": "q", "question": "When?", "answer": "1", "gold": ["same"], "split": "train"}
+    write_dataset(tmp_path / "two", [query], [{"id": "same", "text": "Of two."}])
     result = CliRunner().invoke(app, told, env={"COLUMNS": "300"})
     assert result.exit_code == 2
     assert "'same' of one stands for two texts" in result.output

@@ -115,10 +115,7 @@ def test_another_model_rewrites_what_failed() -> None:
 @pytest.mark.parametrize(
     ("build", "message"),
     [
-        (
-            {"model": ScriptedModel(), "models": {"answer": "a"}},
-            "no node called 'answer' asks a model; ",
-        ),
+        ({"model": ScriptedModel(), "models": {"answer": "a"}}, "no node called 'answer' asks a model; "),
         ({"models": {"plan": ScriptedModel()}}, "models goes with model"),
         ({"reasoner": ExtractiveReasoner(), "models": {"plan": ScriptedModel()}}, "models goes with model"),
         ({"model": ScriptedModel(), "models": ["a"]}, "a dict from a node to its model, not list"),
@@ -143,13 +140,3 @@ async def test_a_chain_is_the_retriever_of_a_graph_and_one_that_takes_a_dict_is_
     [item] = (await turn(build_graph(retriever=takes_dict).compile(), QUESTION, asynchronous=asynchronous))["chain"]
     assert item["status"] == "failed"
     assert 'RunnableLambda(lambda question: {"input": question}) | chain' in item["reason"]
-
-
-def test_raw_tools_and_retrievers_are_nodes_of_the_graph() -> None:
-    @tool
-    def inhabitants(city: str) -> str:
-        """How many live in a city."""
-        return "9 million"
-
-    nodes = build_graph(actions=[KeywordRetriever(), inhabitants]).compile().get_graph().nodes
-    assert {"knowledge_retrieval", "inhabitants"} <= set(nodes)

@@ -33,12 +33,9 @@ def ask(graph: Any, question: str = "When was it?") -> dict[str, Any]:
 def by_kind(**replies: Reply | str) -> Any:
     """A script that answers each kind of prompt in its way."""
     defaults: dict[str, Reply | str] = {
-        "plan": plan(node(SUB)),
-        "plan_initial": plan(node(SUB)),
-        "plan_normal": plan(node(SUB)),
-        "repair": plan(node(SUB)),
+        "plan": plan(node(SUB)), "plan_initial": plan(node(SUB)), "plan_normal": plan(node(SUB)), "repair": plan(node(SUB)),
         "correct": corrections(HOPFIELD, final=ANSWER),
-    }
+    }  # fmt: skip
     return lambda body: {**defaults, **replies}[kind_of(body)]
 
 
@@ -89,12 +86,9 @@ def test_malformed_corrections_leave_the_best_evidence(text: str) -> None:
 FAILURES = [
     (Reply(f"Incorrect API key provided: {KEY}", status=401), "refused the key"),
     (Reply("no such model", status=404), "does not exist"),
-    (Reply("slow down", status=429, headers={"Retry-After": "0"}), "rate limit"),
-    (Reply("oops", status=500), "server's side"),
-    (Reply("oops", status=503), "server's side"),
-    (Reply(drop=True), "cannot reach"),
-    (Reply("late", delay=1.0), "in time"),
-]
+    (Reply("slow down", status=429, headers={"Retry-After": "0"}), "rate limit"), (Reply("oops", status=500), "server's side"),
+    (Reply("oops", status=503), "server's side"), (Reply(drop=True), "cannot reach"), (Reply("late", delay=1.0), "in time"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("reply", "message"), FAILURES, ids=lambda value: str(getattr(value, "status", value)))
@@ -174,11 +168,7 @@ def test_a_page_instead_of_an_api_says_so() -> None:
 
 @pytest.mark.parametrize(("status", "resumed"), [(500, False), (401, True)])
 def test_failed_attempts_count_when_they_are_repeated_or_resumed(status: int, resumed: bool) -> None:
-    replies: list[Reply | str] = [
-        plan(node(SUB, HOPFIELD)),
-        Reply("oops", status=status),
-        corrections(final=ANSWER),
-    ]
+    replies: list[Reply | str] = [plan(node(SUB, HOPFIELD)), Reply("oops", status=status), corrections(final=ANSWER)]
     with OpenAIServer(replies) as server:
         graph = graph_for(server)
         if resumed:

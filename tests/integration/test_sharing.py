@@ -34,15 +34,18 @@ def questions(rounds: list[Round]) -> list[str]:
     return [one["original_question"] for one in rounds]
 
 
-def test_no_user_reads_what_another_shares_whatever_the_ids() -> None:
-    store = InMemoryStore()
+@pytest.mark.parametrize("on_disk", [False, True])
+async def test_no_user_reads_what_another_shares_whatever_the_ids(on_disk: bool, tmp_path: Path) -> None:
+    if on_disk:
+        pytest.importorskip("langgraph.store.sqlite.aio")
     users = [user for user in USERS if user]
-    for user in users:
-        share_round(store, user, "t", entry(f"of {user}"))
-    for user in users:
-        assert questions(shared_rounds(store, user)) == [f"What is of {user}?"]
-    with pytest.raises(InputError, match="user_id"):
-        shared_rounds(store, "")
+    async with open_store(tmp_path / "store.sqlite" if on_disk else None).shared() as store:
+        for user in users:
+            await asyncio.to_thread(share_round, store, user, "t", entry(f"of {user}"))
+        for user in users:
+            assert await read(store, user) == [f"What is of {user}?"]
+        with pytest.raises(InputError, match="user_id"):
+            await read(store, "")
 
 
 @pytest.mark.parametrize("authenticated", ["", 7, b"ann"])
@@ -53,18 +56,6 @@ def test_a_user_that_the_server_cannot_tell_is_nobody(authenticated: object) -> 
 
 async def read(store: BaseStore, user: str, **more: Any) -> list[str]:
     return questions(await asyncio.to_thread(shared_rounds, store, user, **more))
-
-
-async def test_the_same_in_an_sqlite_store(tmp_path: Path) -> None:
-    pytest.importorskip("langgraph.store.sqlite.aio")
-    place = open_store(tmp_path / "store.sqlite")
-    users = [user for user in USERS if user]
-    async with place.shared() as store:
-        for user in users:
-            await asyncio.to_thread(share_round, store, user, "t", entry(f"of {user}"))
-        for user in users:
-            assert await read(store, user) == [f"What is of {user}?"]
-        assert len(await asyncio.to_thread(shared_rounds, store, "anna")) == 1
 
 
 async def test_a_thread_is_forgotten_alone_and_its_own_rounds_are_left_out() -> None:
@@ -126,14 +117,10 @@ ANN: dict[str, Any] = {"share_knowledge": True, "user_id": "ann"}
 @pytest.mark.parametrize(
     ("first", "second", "shared"),
     [
-        (ANN, ANN, True),
-        ({}, {}, False),
-        ({"user_id": "ann"}, {"user_id": "ann"}, False),
-        (ANN, {"user_id": "ann"}, False),
-        ({"user_id": "ann"}, ANN, False),
-        (ANN, {**ANN, "user_id": "ann.b"}, False),
+        (ANN, ANN, True), ({}, {}, False), ({"user_id": "ann"}, {"user_id": "ann"}, False), (ANN, {"user_id": "ann"}, False),
+        ({"user_id": "ann"}, ANN, False), (ANN, {**ANN, "user_id": "ann.b"}, False),
     ],
-)
+)  # fmt: skip
 def test_threads_of_one_user_share_when_asked_for_and_never_otherwise(first: Any, second: Any, shared: bool) -> None:
     assert ("It was in 1982" in prompts_of_the_second_thread(first, second)) == shared
 

@@ -194,11 +194,8 @@ def test_an_edited_plan_is_resumed(studio: httpx.Client) -> None:
     run(studio, thread, input={"question": QUESTION}, interrupt_after=["plan"])
     made = state_of(studio, thread)["values"]["plan"]
     step = {
-        "action": "knowledge_retrieval",
-        "sub_question": "Who introduced sparsemax?",
-        "guess_answer": "",
-        "action_input": "",
-    }
+        "action": "knowledge_retrieval", "sub_question": "Who introduced sparsemax?", "guess_answer": "", "action_input": "",
+    }  # fmt: skip
     edit(studio, thread, {"asked": "Who introduced sparsemax?", "plan": {**made, "nodes": [step]}}, "plan")
     out = run(studio, thread, input=None)
     assert [item["sub_question"] for item in out["chain"]] == ["Who introduced sparsemax?"]

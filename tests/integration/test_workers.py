@@ -1,7 +1,4 @@
-"""Two servers over one PostgreSQL, which has the passages too: a conversation moves between them.
-
-Kills and questions at once cost no round.
-"""
+"""Two servers over one PostgreSQL, which has the passages too: kills and questions at once cost a conversation no round."""
 
 from __future__ import annotations
 

@@ -293,19 +293,11 @@ def run(found: Workers, urls: Sequence[str], talks: int, seconds: float, every: 
         return {f"p{part}": round(ordered[len(ordered) * part // 100], 2) for part in (50, 95, 99)}
 
     return {
-        "workers": len(found.workers),
-        "conversations": len(told.asked),
-        "seconds": seconds,
-        "kills": kills,
-        "turns": turns,
-        "turns_moved_in_the_middle": moved(found),
-        "turns_asked_again": len(told.after_a_failure),
-        "why": dict(told.failures),
-        "seconds_of_a_turn": times(told.seconds),
-        "seconds_of_a_turn_asked_again": times(told.after_a_failure),
-        "model_calls_beyond_two_a_turn": len(found.calls) - 2 * turns,
-        **check(found, told),
-    }
+        "workers": len(found.workers), "conversations": len(told.asked), "seconds": seconds, "kills": kills, "turns": turns,
+        "turns_moved_in_the_middle": moved(found), "turns_asked_again": len(told.after_a_failure), "why": dict(told.failures),
+        "seconds_of_a_turn": times(told.seconds), "seconds_of_a_turn_asked_again": times(told.after_a_failure),
+        "model_calls_beyond_two_a_turn": len(found.calls) - 2 * turns, **check(found, told),
+    }  # fmt: skip
 
 
 @contextmanager
@@ -356,10 +348,7 @@ def main() -> None:
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder, pgvector_server() as address:
         place = Path(folder)
-        with (
-            Workers(address, place, given.workers, given.think, given.retriever) as found,
-            contextlib.ExitStack() as more,
-        ):
+        with Workers(address, place, given.workers, given.think, given.retriever) as found, contextlib.ExitStack() as more:
             urls = [more.enter_context(proxied(found.urls, place))] if given.proxy else found.urls
             print(json.dumps(run(found, urls, given.conversations, given.seconds, given.kill_every, given.pause)))
 

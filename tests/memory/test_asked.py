@@ -1,10 +1,40 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.memory.asked import LONGEST_QUESTION, read_conversation
+
+LONG = "x" * LONGEST_QUESTION
+
+
+@pytest.mark.parametrize(
+    ("messages", "question", "history", "removed"),
+    [
+        pytest.param([("c", "3")], ("c", "3"), [], [], id="under its own id"),
+        pytest.param([(LONG + "x", "1"), (" ", "2"), ("c", "3")], ("c", "3"), [], ["1", "2"], id="could not be asked"),
+        pytest.param(
+            [("a", None), ("b", None), AIMessage("AB"), ("Only after 2010.", None), ("When?", "4")],
+            *(("Only after 2010.\nWhen?", "4"), [("a b", "AB")], []),
+            id="several in a row are one question",
+        ),
+        pytest.param([(LONG, None), ("When?", "4")], ("When?", "4"), [], [], id="too much in a row leaves the last"),
+        pytest.param(
+            [SystemMessage("s"), ("a", None), AIMessage(""), ToolMessage("t", tool_call_id="1"), AIMessage("A"), ("b", "4")],
+            *(("b", "4"), [("a", "A")], []),
+            id="other messages are passed over",
+        ),
+        pytest.param([([{"type": "text", "text": "When?"}], "4")], ("When?", "4"), [], [], id="parts are joined"),
+    ],
+)
+def test_the_last_messages_ask(messages: list[Any], question: Any, history: list[Any], removed: list[str]) -> None:
+    made = [HumanMessage(one[0], id=one[1]) if isinstance(one, tuple) else one for one in messages]
+    asked = read_conversation(None, made)
+    assert ((asked.question, asked.message_id), asked.history) == (question, history)
+    assert [removal["id"] for removal in asked.removals] == removed
 
 
 def test_the_question_comes_before_the_messages() -> None:
@@ -12,57 +42,11 @@ def test_the_question_comes_before_the_messages() -> None:
     assert (asked.question, asked.history, asked.removals) == ("Now?", [("Then?", "Yes.")], [])
 
 
-def test_the_last_message_asks_under_its_own_id() -> None:
-    asked = read_conversation(None, [HumanMessage("Now?", id="m")])
-    assert (asked.question, asked.message_id) == ("Now?", "m")
-
-
 def test_the_question_of_an_unfinished_turn_is_taken_out() -> None:
     messages = [HumanMessage("a", id="1"), AIMessage("A"), HumanMessage("b", id="2"), HumanMessage("c", id="3")]
     asked = read_conversation(None, messages, abandoned="2")
     assert (asked.question, asked.history) == ("c", [("a", "A")])
     assert [removal["id"] for removal in asked.removals] == ["2"]
-
-
-def test_questions_that_could_not_be_asked_are_taken_out() -> None:
-    messages = [HumanMessage("x" * (LONGEST_QUESTION + 1), id="1"), HumanMessage(" ", id="2"), HumanMessage("c", id="3")]
-    asked = read_conversation(None, messages)
-    assert asked.question == "c"
-    assert [removal["id"] for removal in asked.removals] == ["1", "2"]
-
-
-def test_messages_in_a_row_are_one_question() -> None:
-    messages = [
-        HumanMessage("a"),
-        HumanMessage("b"),
-        AIMessage("AB"),
-        HumanMessage("Only after 2010."),
-        HumanMessage("When?", id="4"),
-    ]
-    asked = read_conversation(None, messages)
-    assert (asked.question, asked.message_id) == ("Only after 2010.\nWhen?", "4")
-    assert asked.history == [("a b", "AB")]
-    assert asked.removals == []
-
-
-def test_too_much_in_a_row_leaves_the_last_message() -> None:
-    assert read_conversation(None, [HumanMessage("x" * LONGEST_QUESTION), HumanMessage("When?")]).question == "When?"
-
-
-def test_other_messages_are_passed_over() -> None:
-    messages = [
-        SystemMessage("s"),
-        HumanMessage("a"),
-        AIMessage(""),
-        ToolMessage("t", tool_call_id="1"),
-        AIMessage("A"),
-        HumanMessage("b"),
-    ]
-    assert read_conversation(None, messages).history == [("a", "A")]
-
-
-def test_parts_of_a_message_are_joined() -> None:
-    assert read_conversation(None, [HumanMessage([{"type": "text", "text": "When?"}])]).question == "When?"
 
 
 def test_long_histories_are_bounded() -> None:

@@ -1,26 +1,13 @@
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from langchain_core.messages.utils import count_tokens_approximately
 
 from langgraph_convcoa.memory import conversation_memory as module
 from langgraph_convcoa.memory.conversation_memory import ConversationMemory
 from langgraph_convcoa.memory.knowledge_set import ContextualKnowledgeSet
-from langgraph_convcoa.memory.vectors import Vectors
-from tests.fake_encoder import WordEncoder
+from tests.fake_encoder import CountingEncoder
 
 TOPICS = ["ants", "bees", "crabs", "ducks", "eels", "foxes", "goats", "hens", "ibises", "jays"]
-
-
-class Counting(WordEncoder):
-    def __init__(self) -> None:
-        super().__init__()
-        self.asked: list[list[str]] = []
-
-    def encode_queries(self, texts: Sequence[str]) -> Vectors:
-        self.asked.append(list(texts))
-        return super().encode_queries(texts)
 
 
 def conversation(rounds: int, answer: str = "In a house.") -> ContextualKnowledgeSet:
@@ -64,13 +51,13 @@ def test_a_long_last_round_is_cut_and_leaves_room_for_the_others() -> None:
 
 
 def test_a_turn_encodes_only_what_is_new() -> None:
-    encoder = Counting()
+    encoder = CountingEncoder()
     memory = ConversationMemory(encoder)
     for n in range(1, 30):
         memory.recollect(conversation(n), f"Where do the {TOPICS[n % 10]} number {n // 10} live?", [])
     # The round that ended and the question, whatever the number of rounds.
     assert max(len(texts) for texts in encoder.asked) == 2
-    again = Counting()
+    again = CountingEncoder()
     ConversationMemory(again).recollect(conversation(29), "Where do the ants live?", [])
     assert len(again.asked) == 1, "after a restart everything is encoded once, together"
     assert len(again.asked[0]) == 30
@@ -118,28 +105,10 @@ def test_a_new_topic_has_no_earlier_rounds_and_a_follow_up_has_the_last() -> Non
     assert 2 in memory.topic(knowledge, "How many bees number 0 are there?", leans=False)
 
 
-def test_conversations_that_were_not_used_for_long_are_given_up() -> None:
-    memory = ConversationMemory()
-    for n in range(module._CONVERSATIONS + 5):
-        knowledge = ContextualKnowledgeSet()
-        knowledge.add_round(f"Question {n}?", "", [], "")
-        memory.relevant(knowledge, "q?")
-    assert len(memory._built) == module._CONVERSATIONS
-
-
-class Failing(WordEncoder):
-    works = True
-
-    def encode_queries(self, texts: Sequence[str]) -> Vectors:
-        if not self.works:
-            raise RuntimeError("out of memory")
-        return super().encode_queries(texts)
-
-
 def test_a_conversation_goes_on_when_the_encoder_fails_in_the_middle_of_it() -> None:
-    encoder = Failing()
+    encoder = CountingEncoder()
     memory, knowledge = ConversationMemory(encoder), conversation(12)
     assert memory.relevant(knowledge, "Where do the ants number 0 live?")
-    encoder.works = False
+    encoder.broken = True
     found = memory.relevant(knowledge, "Where do the crabs number 0 live?", k=1)
     assert "crabs" in found[0].triple.query

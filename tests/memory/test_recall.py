@@ -5,11 +5,12 @@ from typing import Any
 
 import pytest
 
-from langgraph_convcoa.chain import ChainItem, Status
+from langgraph_convcoa.chain import Status
 from langgraph_convcoa.memory.evidence import RememberedEvidence
 from langgraph_convcoa.memory.knowledge_set import ContextualKnowledgeSet, Round
 from langgraph_convcoa.memory.recall import RecalledAnswer, recall_answers
 from langgraph_convcoa.memory.vectors import TextVectors
+from tests.fakes import chain_item
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 QUESTION = "When was Acme founded?"
@@ -24,17 +25,7 @@ def rounds(
     uncited: tuple[str, ...] = (),
     time: str = "2026-01-01T00:00:00+00:00",
 ) -> list[Round]:
-    item: ChainItem = {
-        "action": action,
-        "sub_question": QUESTION,
-        "guess_answer": "",
-        "action_input": "",
-        "answer": answer,
-        "status": status,
-        "score": 0.9,
-        "reason": "",
-        "evidence": list(evidence),
-    }
+    item = chain_item(status, answer, evidence, action=action, sub_question=QUESTION, score=0.9)
 
     def citations(ids: tuple[str, ...]) -> list[Any]:
         return [{"id": id_, "source": f"{id_}.md", "quote": f"Quote of {id_}."} for id_ in ids]
@@ -72,17 +63,11 @@ def test_the_evidence_memory_has_the_whole_texts() -> None:
 @pytest.mark.parametrize(
     "known",
     [
-        rounds(status="unsupported"),
-        rounds(status="failed"),
-        rounds(status="recalled"),
-        rounds(answer=""),
-        rounds(action="data_analysis"),
-        rounds(cited=()),
-        rounds(cited=("b",)),
-        rounds(evidence=()),
+        rounds(status="unsupported"), rounds(status="failed"), rounds(status="recalled"), rounds(answer=""),
+        rounds(action="data_analysis"), rounds(cited=()), rounds(cited=("b",)), rounds(evidence=()),
         ContextualKnowledgeSet(rounds()).export(strict=True)["Contextual knowledge set"],
     ],
-)
+)  # fmt: skip
 def test_what_was_not_found_or_cannot_be_cited_is_looked_up(known: list[Round]) -> None:
     assert recall(known) == []
 

@@ -1,28 +1,13 @@
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
-from langgraph_convcoa.memory.vectors import TextVectors, Vectors
-from tests.fake_encoder import WordEncoder
-
-
-class Counting(WordEncoder):
-    def __init__(self) -> None:
-        super().__init__()
-        self.asked: list[list[str]] = []
-        self.broken = False
-
-    def encode_queries(self, texts: Sequence[str]) -> Vectors:
-        self.asked.append(list(texts))
-        if self.broken:
-            raise ConnectionError("lost")
-        return super().encode_queries(texts)
+from langgraph_convcoa.memory.vectors import TextVectors
+from tests.fake_encoder import CountingEncoder
 
 
 def test_only_what_is_new_is_encoded_and_in_one_batch() -> None:
-    encoder = Counting()
+    encoder = CountingEncoder()
     vectors = TextVectors(encoder)
     first = vectors(["ants", "bees", "ants"])
     second = vectors(["bees", "crabs", "ants"])
@@ -31,7 +16,7 @@ def test_only_what_is_new_is_encoded_and_in_one_batch() -> None:
 
 
 def test_the_oldest_vectors_are_given_up() -> None:
-    encoder = Counting()
+    encoder = CountingEncoder()
     vectors = TextVectors(encoder, capacity=2)
     vectors(["a1", "b1"])
     vectors(["b1", "c1"])
@@ -40,7 +25,7 @@ def test_the_oldest_vectors_are_given_up() -> None:
 
 
 def test_an_encoder_that_fails_leaves_the_words_and_one_measure_for_all() -> None:
-    encoder = Counting()
+    encoder = CountingEncoder()
     vectors = TextVectors(lambda: encoder)
     assert vectors(["the ants"]).shape == (1, 512)
     encoder.broken = True

@@ -54,19 +54,9 @@ def test_hosts_are_names_of_this_server_whatever_the_port(server: Served) -> Non
 
 
 OTHER_NAMES = [
-    "evil.example",
-    "127.0.0.1.evil.example",
-    "localhost.evil.example:80",
-    "192.168.1.7",
-    "0.0.0.0",
-    "localhost@evil.example",
-    "evil.example#localhost",
-    "localhost:port",
-    "xn--lcalhost-d4a",
-    "127.1",
-    "2130706433",
-    "[::ffff:1.2.3.4]",
-]
+    "evil.example", "127.0.0.1.evil.example", "localhost.evil.example:80", "192.168.1.7", "0.0.0.0", "localhost@evil.example",
+    "evil.example#localhost", "localhost:port", "xn--lcalhost-d4a", "127.1", "2130706433", "[::ffff:1.2.3.4]",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("host", ["", *OTHER_NAMES])
@@ -84,14 +74,11 @@ def test_two_hosts_or_none_are_refused(server: Served) -> None:
 
 
 FOREIGN = {
-    "another origin": {"origin": "http://evil.example"},
-    "another port of this machine": {"origin": "http://127.0.0.1:1"},
-    "an opaque origin": {"origin": "null"},
-    "an origin that begins alike": {"origin": "http://127.0.0.1.evil.example"},
-    "a file": {"origin": "file://"},
-    "another site": {"sec-fetch-site": "cross-site"},
+    "another origin": {"origin": "http://evil.example"}, "another port of this machine": {"origin": "http://127.0.0.1:1"},
+    "an opaque origin": {"origin": "null"}, "an origin that begins alike": {"origin": "http://127.0.0.1.evil.example"},
+    "a file": {"origin": "file://"}, "another site": {"sec-fetch-site": "cross-site"},
     "another port as its browser tells it": {"sec-fetch-site": "same-site"},
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("headers", FOREIGN.values(), ids=FOREIGN)
@@ -173,32 +160,22 @@ def of_another(found: dict[str, str]) -> list[tuple[str, str, dict[str, Any]]]:
     thread, run, collection, job = (found[name] for name in ("thread", "run", "collection", "job"))
     ask = {"json": {"input": {"question": QUESTION}}}
     return [
-        ("GET", f"/threads/{thread}", {}),
-        ("PATCH", f"/threads/{thread}", {"json": {"metadata": {"title": "x"}}}),
-        ("DELETE", f"/threads/{thread}", {}),
-        ("GET", f"/threads/{thread}/state", {}),
-        ("GET", f"/threads/{thread}/history", {}),
-        ("POST", f"/threads/{thread}/history", {"json": {}}),
-        ("POST", f"/threads/{thread}/runs", ask),
-        ("POST", f"/threads/{thread}/runs/stream", ask),
-        ("POST", f"/threads/{thread}/runs/wait", ask),
-        ("GET", f"/threads/{thread}/runs", {}),
-        ("GET", f"/threads/{thread}/runs/{run}", {}),
-        ("GET", f"/threads/{thread}/runs/{run}/stream", {}),
-        ("GET", f"/threads/{thread}/runs/{run}/join", {}),
-        ("POST", f"/threads/{thread}/runs/{run}/cancel", {}),
-        ("GET", f"/convcoa/threads/{thread}", {}),
-        ("GET", f"/convcoa/threads/{thread}/export", {}),
+        ("GET", f"/threads/{thread}", {}), ("PATCH", f"/threads/{thread}", {"json": {"metadata": {"title": "x"}}}),
+        ("DELETE", f"/threads/{thread}", {}), ("GET", f"/threads/{thread}/state", {}),
+        ("GET", f"/threads/{thread}/history", {}), ("POST", f"/threads/{thread}/history", {"json": {}}),
+        ("POST", f"/threads/{thread}/runs", ask), ("POST", f"/threads/{thread}/runs/stream", ask),
+        ("POST", f"/threads/{thread}/runs/wait", ask), ("GET", f"/threads/{thread}/runs", {}),
+        ("GET", f"/threads/{thread}/runs/{run}", {}), ("GET", f"/threads/{thread}/runs/{run}/stream", {}),
+        ("GET", f"/threads/{thread}/runs/{run}/join", {}), ("POST", f"/threads/{thread}/runs/{run}/cancel", {}),
+        ("GET", f"/convcoa/threads/{thread}", {}), ("GET", f"/convcoa/threads/{thread}/export", {}),
         ("GET", f"/convcoa/collections/{collection}/documents", {}),
         ("DELETE", f"/convcoa/collections/{collection}/documents?source=secret.md", {}),
         ("DELETE", f"/convcoa/collections/{collection}", {}),
         ("POST", f"/convcoa/collections/{collection}/files", {"files": [("files", ("a.md", b"x"))]}),
-        ("GET", f"/convcoa/passages?collection={collection}&id=secret.md", {}),
-        ("GET", f"/convcoa/jobs/{job}", {}),
-        ("GET", f"/assistants/{collection}", {}),
-        ("POST", "/threads", {"json": {"metadata": {"collection": collection}}}),
+        ("GET", f"/convcoa/passages?collection={collection}&id=secret.md", {}), ("GET", f"/convcoa/jobs/{job}", {}),
+        ("GET", f"/assistants/{collection}", {}), ("POST", "/threads", {"json": {"metadata": {"collection": collection}}}),
         ("POST", "/runs/wait", {"json": {"assistant_id": collection, "input": {"question": QUESTION}}}),
-    ]
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("number", range(25))
@@ -244,14 +221,11 @@ def test_the_user_header_is_believed_of_the_proxy_alone(tmp_path_factory: pytest
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        ({"host": "0.0.0.0"}, "others can reach the server"),
-        ({"host": "192.168.1.7"}, "others can reach the server"),
-        ({"host": "::"}, "others can reach the server"),
-        ({"token": "short"}, "at least 16"),
-        ({"token": "a token with spaces in it"}, "without spaces"),
-        ({"user_header": "x-user"}, "go together"),
+        ({"host": "0.0.0.0"}, "others can reach the server"), ({"host": "192.168.1.7"}, "others can reach the server"),
+        ({"host": "::"}, "others can reach the server"), ({"token": "short"}, "at least 16"),
+        ({"token": "a token with spaces in it"}, "without spaces"), ({"user_header": "x-user"}, "go together"),
     ],
-)
+)  # fmt: skip
 def test_what_would_be_open_to_all_is_refused_at_the_start(given: dict[str, Any], told: str) -> None:
     with pytest.raises(InputError, match=told):
         Access(**given)

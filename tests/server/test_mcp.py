@@ -215,16 +215,11 @@ HELLO = {
 @pytest.mark.parametrize(
     ("token", "headers", "status"),
     [
-        ("", {}, 200),
-        ("", {"host": "localhost:8322"}, 200),
-        ("", {"host": "attacker.example"}, 421),
-        ("", {"origin": "https://attacker.example"}, 403),
-        ("", {"content-type": "text/plain"}, 415),
-        (TOKEN, {}, 401),
-        (TOKEN, {"authorization": f"Bearer {TOKEN[:-1]}"}, 401),
-        (TOKEN, {"authorization": f"Bearer {TOKEN}"}, 200),
+        ("", {}, 200), ("", {"host": "localhost:8322"}, 200), ("", {"host": "attacker.example"}, 421),
+        ("", {"origin": "https://attacker.example"}, 403), ("", {"content-type": "text/plain"}, 415), (TOKEN, {}, 401),
+        (TOKEN, {"authorization": f"Bearer {TOKEN[:-1]}"}, 401), (TOKEN, {"authorization": f"Bearer {TOKEN}"}, 200),
     ],
-)
+)  # fmt: skip
 async def test_who_may_reach_it_over_http(
     retriever: HopfieldRetriever, token: str, headers: dict[str, str], status: int
 ) -> None:

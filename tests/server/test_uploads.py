@@ -96,13 +96,9 @@ def bomb() -> bytes:
 
 
 HOSTILE = {
-    "broken.pdf": b"%PDF-1.7 nothing follows",
-    "program.exe": b"MZ\x90",
-    "empty.txt": b"   ",
-    "rows.json": b"[" * 20_000,
-    "rows.json.gz": b"\x1f\x8b broken",
-    "no-suffix": b"text",
-}
+    "broken.pdf": b"%PDF-1.7 nothing follows", "program.exe": b"MZ\x90", "empty.txt": b"   ", "rows.json": b"[" * 20_000,
+    "rows.json.gz": b"\x1f\x8b broken", "no-suffix": b"text",
+}  # fmt: skip
 
 
 def test_what_cannot_be_read_is_named_and_the_others_go_on(server: Served, collection: str) -> None:

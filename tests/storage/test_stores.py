@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
@@ -34,10 +36,14 @@ def filled(store: Path, thread: str = "a", rounds: int = 1) -> Path:
     return store
 
 
+def change(store: Path, *statement: Any) -> None:
+    with closing(sqlite3.connect(store)) as connection, connection:
+        connection.execute(*statement)
+
+
 def test_a_store_is_checked_without_being_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     theirs = tmp_path / "theirs.sqlite"
-    with closing(sqlite3.connect(theirs)) as connection:
-        connection.execute("CREATE TABLE notes (x)")
+    change(theirs, "CREATE TABLE notes (x)")
     before = theirs.read_bytes()
     with pytest.raises(StoreError, match="another program"):
         open_store(theirs).check()
@@ -49,9 +55,7 @@ def test_a_store_is_checked_without_being_changed(tmp_path: Path, monkeypatch: p
 
 def test_a_store_of_a_later_release_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
     store = filled(tmp_path / "s.sqlite")
-    with closing(sqlite3.connect(store)) as connection:
-        connection.execute(f"PRAGMA user_version={FORMAT + 1}")
-        connection.commit()
+    change(store, f"PRAGMA user_version={FORMAT + 1}")
     before = store.read_bytes()
     for use in (session(store), Threads(store)):
         with pytest.raises(StoreError, match=f"format {FORMAT + 1}.*upgrade"), use:
@@ -75,10 +79,8 @@ def test_a_thread_of_a_later_release_is_refused_and_the_others_are_not(tmp_path:
 
 def test_a_store_made_before_stores_were_stamped_is_taken(tmp_path: Path) -> None:
     store = filled(tmp_path / "s.sqlite")
-    with closing(sqlite3.connect(store)) as connection:
-        connection.execute("PRAGMA user_version=0")
-        connection.execute("PRAGMA application_id=0")
-        connection.commit()
+    change(store, "PRAGMA user_version=0")
+    change(store, "PRAGMA application_id=0")
     with session(store) as conversation:
         assert len(conversation.rounds()) == 1
 
@@ -128,9 +130,7 @@ def test_a_damaged_file_is_told(tmp_path: Path) -> None:
 
 def test_a_damaged_thread_is_told_and_can_be_deleted(tmp_path: Path) -> None:
     store = filled(filled(tmp_path / "s.sqlite", "bad"), "good")
-    with closing(sqlite3.connect(store)) as connection:
-        connection.execute("UPDATE checkpoints SET checkpoint = x'c1c1c1' WHERE thread_id = 'bad'")
-        connection.commit()
+    change(store, "UPDATE checkpoints SET checkpoint = x'c1c1c1' WHERE thread_id = 'bad'")
     with session(store, "bad") as conversation, pytest.raises(StoreError, match=r"'bad'.*damaged"):
         conversation.ask(WHEN)
     with Threads(store) as threads:
@@ -200,16 +200,10 @@ def test_a_package_that_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.
         open_store("postgresql://localhost/x").check()
 
 
-def test_a_thread_is_one_through_a_link_to_its_store_too(tmp_path: Path) -> None:
-    import asyncio
-
-    store = filled(tmp_path / "s.sqlite")
+async def test_a_thread_is_one_through_a_link_to_its_store_too(tmp_path: Path) -> None:
+    store = await asyncio.to_thread(filled, tmp_path / "s.sqlite")
     link = tmp_path / "link.sqlite"
     link.symlink_to(store)
-
-    async def both() -> None:
+    with pytest.raises(StoreError, match="busy in another program"):
         async with open_store(store).turn("a", 0.2), open_store(link).turn("a", 0.2):
             pass
-
-    with pytest.raises(StoreError, match="busy in another program"):
-        asyncio.run(both())

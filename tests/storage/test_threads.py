@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from langgraph_convcoa.cli.session import Session
 from langgraph_convcoa.context import ConvCoAContext
 from langgraph_convcoa.errors import InputError, ModelError, StoreError
 from langgraph_convcoa.graph import build_graph
+from langgraph_convcoa.memory.knowledge_set import ContextualKnowledgeSet
 from langgraph_convcoa.state import ConvCoAState, ThreadState
 from langgraph_convcoa.storage.base import FORMAT
 from langgraph_convcoa.storage.export import file_as_values, lasting_fields, read_thread_file, thread_as_markdown
@@ -101,9 +104,6 @@ def test_a_deleted_thread_leaves_no_text_in_any_file(tmp_path: Path) -> None:
 
 
 def test_a_deletion_that_another_program_keeps_from_the_file_is_told(tmp_path: Path) -> None:
-    import sqlite3
-    from contextlib import closing
-
     store = tmp_path / "s.sqlite"
     with session(store) as conversation:
         conversation.ask(WHEN)
@@ -123,9 +123,6 @@ def test_a_deletion_that_another_program_keeps_from_the_file_is_told(tmp_path: P
 
 
 def test_a_file_stays_small_because_old_checkpoints_are_dropped(tmp_path: Path) -> None:
-    import sqlite3
-    from contextlib import closing
-
     store = tmp_path / "s.sqlite"
     sizes = []
     with session(store) as conversation:
@@ -157,18 +154,10 @@ def test_an_unfinished_turn_is_listed_and_not_exported(tmp_path: Path) -> None:
 def test_an_answer_of_ten_megabytes_is_stored_shown_exported_and_gone_on_from(tmp_path: Path) -> None:
     store = tmp_path / "s.sqlite"
     long = "The network was described in 1982. " * 300_000
-    rounds = [
-        {
-            "round": 1,
-            "original_question": WHEN,
-            "optimized_question": WHEN,
-            "sub_questions": {},
-            "information_summaries": {},
-            "answer": long,
-        }
-    ]
+    knowledge = ContextualKnowledgeSet()
+    knowledge.add_round(WHEN, WHEN, [], long)
     with Threads(store) as threads:
-        threads.add({"Contextual knowledge set": rounds}, "long")
+        threads.add(knowledge.export(strict=True), "long")
     with session(store, "long") as conversation:
         output = conversation.ask("Who introduced sparsemax?")
         assert "Martins" in output["answer"]
@@ -190,14 +179,11 @@ def test_a_bare_knowledge_set_becomes_a_thread(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"kind": "other"}, "no exported thread"),
-        ({"format": FORMAT + 1}, "upgrade"),
-        ({"format": "x"}, "upgrade"),
-        ({"state": []}, "no exported thread"),
-        ({"state": {"messages": [{"type": "nobody"}]}}, "damaged in 'messages'"),
+        ({"kind": "other"}, "no exported thread"), ({"format": FORMAT + 1}, "upgrade"), ({"format": "x"}, "upgrade"),
+        ({"state": []}, "no exported thread"), ({"state": {"messages": [{"type": "nobody"}]}}, "damaged in 'messages'"),
         ({"state": {"knowledge_set": {"Contextual knowledge set": [{"round": 1}]}}}, "damaged in 'knowledge_set'"),
     ],
-)
+)  # fmt: skip
 def test_files_that_are_no_threads_are_told(tmp_path: Path, change: dict[str, Any], message: str) -> None:
     with session(tmp_path / "s.sqlite") as conversation:
         conversation.ask(WHEN)
@@ -213,27 +199,18 @@ def test_files_that_are_no_threads_are_told(tmp_path: Path, change: dict[str, An
             file_as_values(data)
 
 
-def test_what_is_there_is_not_overwritten_and_what_is_not_there_is_told(tmp_path: Path) -> None:
+def test_what_is_there_is_not_overwritten_and_names_that_cannot_be_are_told(tmp_path: Path) -> None:
     with session(tmp_path / "s.sqlite") as conversation:
         conversation.ask(WHEN)
         exported = conversation.export()
     with Threads(tmp_path / "s.sqlite") as threads:
-        with pytest.raises(InputError, match="already"):
-            threads.add(exported)
+        for name, told in ((None, "already"), ("", "has no name")):
+            with pytest.raises(InputError, match=told):
+                threads.add(exported, name)
         for use in (threads.show, threads.export, threads.delete):
-            with pytest.raises(InputError, match="no thread 'b'"):
-                use("b")
-
-
-def test_a_name_that_is_no_text_or_empty_is_told(tmp_path: Path) -> None:
-    with session(tmp_path / "s.sqlite") as conversation:
-        conversation.ask(WHEN)
-    with Threads(tmp_path / "s.sqlite") as threads:
-        for work in (threads.show, threads.export, threads.delete):
-            with pytest.raises(InputError, match="no thread"):
-                work("\udcff")
-        with pytest.raises(InputError, match="has no name"):
-            threads.add(threads.export("a"), "")
+            for name, told in (("b", "no thread 'b'"), ("\udcff", "no thread")):
+                with pytest.raises(InputError, match=told):
+                    use(name)
 
 
 def test_markdown_is_for_reading(tmp_path: Path) -> None:

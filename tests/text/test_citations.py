@@ -13,30 +13,12 @@ from langgraph_convcoa.text.citations import CitationFilter, check_citations
 TEXT = st.lists(
     st.sampled_from(
         [
-            "[1]",
-            "[2]",
-            "[9]",
-            "[1, 3]",
-            "[2-3]",
-            " ",
-            "\n",
-            "word",
-            ".",
-            "[",
-            "]",
-            "[x]",
-            "🦜",
-            "[ 2 ]",
-            "12",
-            ",",
-            "[1",
-            "3]",
-            "[12345678]",
-            "[1[9]3]",
+            "[1]", "[2]", "[9]", "[1, 3]", "[2-3]", " ", "\n", "word", ".", "[", "]", "[x]", "🦜", "[ 2 ]", "12", ",", "[1",
+            "3]", "[12345678]", "[1[9]3]",
         ]
     ),
     max_size=25,
-).map("".join)
+).map("".join)  # fmt: skip
 
 
 @given(TEXT, st.lists(st.integers(1, 6), max_size=40))
@@ -62,22 +44,14 @@ def test_every_number_left_is_a_citation(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "checked", "cited", "removed"),
     [
-        ("A [3]. B [1].", "A [1]. B [2].", [2, 0], 0),
-        ("A [7].", "A.", [], 1),
-        ("A [0] B", "A B", [], 1),
-        ("A [1, 9, 2].", "A [1][2].", [0, 1], 1),
-        ("A [1-3].", "A [1][2][3].", [0, 1, 2], 0),
-        ("A [3–2].", "A [1][2].", [2, 1], 0),
-        ("A [note] B [1] [", "A [note] B [1] [", [0], 0),
-        ("[1] first", "[1] first", [0], 0),
-        ("  padded [1]  ", "padded [1]", [0], 0),
-        ("", "", [], 0),
-        ("A [112123].", "A.", [], 1),
-        (f"A [{'1' * 9999}].", "A.", [], 1),
-        ("A [1[9]3] B.", "A [1…3] B.", [], 1),
+        ("A [3]. B [1].", "A [1]. B [2].", [2, 0], 0), ("A [7].", "A.", [], 1), ("A [0] B", "A B", [], 1),
+        ("A [1, 9, 2].", "A [1][2].", [0, 1], 1), ("A [1-3].", "A [1][2][3].", [0, 1, 2], 0),
+        ("A [3–2].", "A [1][2].", [2, 1], 0), ("A [note] B [1] [", "A [note] B [1] [", [0], 0),
+        ("[1] first", "[1] first", [0], 0), ("  padded [1]  ", "padded [1]", [0], 0), ("", "", [], 0),
+        ("A [112123].", "A.", [], 1), (f"A [{'1' * 9999}].", "A.", [], 1), ("A [1[9]3] B.", "A [1…3] B.", [], 1),
         ("In 1982 [9] B.", "In 1982 B.", [], 1),
     ],
-)
+)  # fmt: skip
 def test_examples(text: str, checked: str, cited: list[int], removed: int) -> None:
     assert check_citations(text, 3) == (checked, cited, removed)
 

@@ -43,14 +43,9 @@ OTHER = [
     ("What were 3 of the reasons for the war in Spain?", "What were 4 of the reasons for the war in Spain?"),
 ]
 LEANING = [
-    "When was it founded?",
-    "And in 2019?",
-    "What was their revenue in 2019?",
-    "What about Acme in 2019?",
-    "Revenue?",
-    "",
+    "When was it founded?", "And in 2019?", "What was their revenue in 2019?", "What about Acme in 2019?", "Revenue?", "",
     "?!",
-]
+]  # fmt: skip
 NEWS = ["What is the latest news about Acme?", "Who is the current president of Spain?", "What is the weather in Rome today?"]
 
 

@@ -29,11 +29,9 @@ def test_what_opens_a_list_claims_nothing_and_marks_stand_in_front_of_a_semicolo
     written = "The passages name no builder. Of its years they list:\n- it opened in 1894; [1]\n- it fell in 1907 [1]."
     checked = Checker(evidence, (), WORDS).check(written)
     assert [(s.plain, s.stands, s.claims) for s in checked] == [
-        ("The passages name no builder.", True, False),
-        ("Of its years they list:", True, False),
-        ("- it opened in 1894;", True, True),
-        ("- it fell in 1907.", True, True),
-    ]
+        ("The passages name no builder.", True, False), ("Of its years they list:", True, False),
+        ("- it opened in 1894;", True, True), ("- it fell in 1907.", True, True),
+    ]  # fmt: skip
     assert checked[2].text == "- it opened in 1894 [1];"
     wrong = Checker(evidence, (), WORDS).check("It was built by Gustave Eiffel in 1850: a fact.\n- it opened in 1894.")
     assert not wrong[0].stands, "a colon within a sentence opens no list"
@@ -114,11 +112,8 @@ def test_a_table_and_code_are_units() -> None:
     code = "```python\nprint(rates[1])\n```"
     checked = Checker(evidence, (), WORDS).check(f"The rates:\n\n{table}\n\n{code}\n\nCar: 0.38 EUR.")
     assert [(one.stands, one.claims, one.block) for one in checked] == [
-        (True, False, False),
-        (True, True, True),
-        (True, False, True),
-        (True, True, False),
-    ]
+        (True, False, False), (True, True, True), (True, False, True), (True, True, False),
+    ]  # fmt: skip
     assert checked[1].text == table.replace(" [1]", "") + "\n\n[1]"
     assert checked[2].text == code
     [wrong] = Checker(evidence, (), WORDS).check("| Train | 9 EUR |\n| Plane | 99 EUR |")

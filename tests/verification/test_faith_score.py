@@ -50,13 +50,10 @@ def test_a_text_of_function_words_is_compared_by_them(text):
 @pytest.mark.parametrize(
     ("same", "other"),
     [
-        ("東京は首都", "大阪の港"),
-        ("الشبكة العصبية", "كتاب جديد"),
-        ("שלום עולם", "ספר חדש"),
-        ("नमस्ते दुनिया", "किताब"),
+        ("東京は首都", "大阪の港"), ("الشبكة العصبية", "كتاب جديد"), ("שלום עולם", "ספר חדש"), ("नमस्ते दुनिया", "किताब"),
         ("party 🎉", "work"),
     ],
-)
+)  # fmt: skip
 def test_other_scripts(same, other):
     assert faith_score(same, same).precision == 1.0
     assert faith_score(same, other).precision == 0.0

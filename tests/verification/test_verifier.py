@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from langchain_core.documents import Document
+from langchain_core.embeddings import DeterministicFakeEmbedding
 
 from langgraph_convcoa import HopfieldRetriever, build_graph
 from langgraph_convcoa.errors import InputError, RetrievalError
@@ -73,15 +74,9 @@ def test_a_cross_encoder_that_is_not_there_says_what_to_do(tmp_path):
 def test_anything_else_is_refused(wrong):
     with pytest.raises(InputError, match="verifier must be"):
         as_verifier(wrong)
-    retriever = HopfieldRetriever.from_texts(["One."], encoder=_fake())
+    retriever = HopfieldRetriever.from_texts(["One."], encoder=DeterministicFakeEmbedding(size=8))
     with pytest.raises(InputError, match="verifier must be"):
         build_graph(retriever=retriever, verifier=wrong)
-
-
-def _fake():
-    from langchain_core.embeddings import DeterministicFakeEmbedding
-
-    return DeterministicFakeEmbedding(size=8)
 
 
 def test_lexical_counts_names_and_numbers_twice():
@@ -101,15 +96,12 @@ def test_sentences_of_an_answer_stand_as_the_verifier_says():
     text += " The documents do not say why."
     found = [(one.plain, one.stands) for one in checker.check(text)]
     assert found == [
-        ("Staff get 30 days of leave.", True),
-        ("Staff also get a company car.", False),
-        ("Holidays last a month.", True),
+        ("Staff get 30 days of leave.", True), ("Staff also get a company car.", False), ("Holidays last a month.", True),
         ("The documents do not say why.", True),
-    ]
-    assert [claim for claim, _ in verifier.asked] == [
-        "Staff also get a company car.",
-        "Holidays last a month.",
-    ], "what stands in the evidence word for word needs no verifier"
+    ]  # fmt: skip
+    assert [claim for claim, _ in verifier.asked] == ["Staff also get a company car.", "Holidays last a month."], (
+        "what stands in the evidence word for word needs no verifier"
+    )
     assert checker.check(text + " It rained.")[1].verdict.reason == "list: 0.10 is not above 0.50"
     assert len(verifier.asked) == 3, "a sentence that comes again is not judged again"
     assert "30 days" in verifier.asked[0][1]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from langchain_core.documents import Document
@@ -21,18 +22,17 @@ from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 from tests.fake_encoder import WordEncoder
 from tests.fakes import KeywordRetriever
 
+
+def piece(text: str, id: str, source: str, title: str, **metadata: Any) -> Document:
+    return Document(text, id=id, metadata={"title": title, "source": source, **metadata})
+
+
 DOCUMENTS = [
-    Document("One.", id="bm25.md", metadata={"title": "BM25", "source": "bm25.md"}),
-    Document(
-        "Two.",
-        id="r22",
-        metadata={"title": "Annual report 2022", "source": "a/report-2022.pdf", "page": 1, "date": "2023-02-01"},
-    ),
-    Document("Three.", id="r22-2", metadata={"title": "Annual report 2022", "source": "a/report-2022.pdf", "page": 2}),
-    Document(
-        "Four.", id="r23", metadata={"title": "Annual report 2023", "source": "a/report-2023.pdf", "author": "Ada Smith"}
-    ),
-    Document("Five.", id="rag", metadata={"title": "Retrieval-augmented generation", "source": "https://example.org/rag"}),
+    piece("One.", "bm25.md", "bm25.md", "BM25"),
+    piece("Two.", "r22", "a/report-2022.pdf", "Annual report 2022", page=1, date="2023-02-01"),
+    piece("Three.", "r22-2", "a/report-2022.pdf", "Annual report 2022", page=2),
+    piece("Four.", "r23", "a/report-2023.pdf", "Annual report 2023", author="Ada Smith"),
+    piece("Five.", "rag", "https://example.org/rag", "Retrieval-augmented generation"),
     Document("Six.", id="plain"),
 ]
 
@@ -81,21 +81,13 @@ def test_an_index_that_changes_while_it_is_read_is_read_again(
 
 def test_slides_chapters_and_sheets_are_one_document_and_rows_with_titles_are_not() -> None:
     parts = [
-        ("plan.pptx", "The harbour", {"page": 1}),
-        ("plan.pptx", "Ships", {"page": 2}),
-        ("sea.epub", "The Sea", {"chapter": 1}),
-        ("sea.epub", "The Sea: The storm", {"chapter": 2}),
-        ("crew.xlsx", "Crew", {"sheet": "Crew", "row": 1}),
-        ("crew.xlsx", "Pay", {"sheet": "Pay", "row": 1}),
-        ("rows.jsonl", "Ada", {}),
-        ("rows.jsonl", "Bob", {}),
-        ("https://example.org/a.pdf", "Old", {"page": 1}),
+        ("plan.pptx", "The harbour", {"page": 1}), ("plan.pptx", "Ships", {"page": 2}),
+        ("sea.epub", "The Sea", {"chapter": 1}), ("sea.epub", "The Sea: The storm", {"chapter": 2}),
+        ("crew.xlsx", "Crew", {"sheet": "Crew", "row": 1}), ("crew.xlsx", "Pay", {"sheet": "Pay", "row": 1}),
+        ("rows.jsonl", "Ada", {}), ("rows.jsonl", "Bob", {}), ("https://example.org/a.pdf", "Old", {"page": 1}),
         ("https://example.org/a.pdf", "New", {"page": 1}),
-    ]
-    documents = [
-        Document(f"Text {n}.", id=f"d{n}", metadata={"source": source, "title": title, **place})
-        for n, (source, title, place) in enumerate(parts)
-    ]
+    ]  # fmt: skip
+    documents = [piece(f"Text {n}.", f"d{n}", source, title, **place) for n, (source, title, place) in enumerate(parts)]
     found = Collections(HopfieldRetriever.from_documents(documents, encoder=WordEncoder())).current()
     titles = ["The harbour", "The Sea", "Crew", "Ada", "Bob", "Old", "New"]
     assert [entry.title for entry in found.entries] == titles
@@ -118,23 +110,13 @@ def test_the_collection_follows_its_corpus_and_the_filter(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("words", "titles"),
     [
-        ("2023", ["Annual report 2022", "Annual report 2023"]),
-        ("smith", ["Annual report 2023"]),
+        ("2023", ["Annual report 2022", "Annual report 2023"]), ("smith", ["Annual report 2023"]),
         ("pdf", ["Annual report 2022", "Annual report 2023"]),
-        ("the annual report", ["Annual report 2022", "Annual report 2023"]),
-        ("nobody", []),
-        ("BM25 nobody", []),
+        ("the annual report", ["Annual report 2022", "Annual report 2023"]), ("nobody", []), ("BM25 nobody", []),
     ],
-)
+)  # fmt: skip
 def test_documents_that_have_words_in_title_file_or_metadata(words: str, titles: list[str]) -> None:
     assert [entry.title for entry in collection().having(words)] == titles
-
-
-def test_a_document_is_about_what_its_heading_says() -> None:
-    pdf = Document("The Lark-2 robot\n\nIt weighs 9 kg.", id="m", metadata={"source": "m.pdf", "title": "untitled", "page": 1})
-    other = Document("It rained. " * 30 + "A Lark-2 stood in the rain.", id="w", metadata={"title": "Weather"})
-    found = Collections(HopfieldRetriever.from_documents([pdf, other], encoder=WordEncoder())).current()
-    assert [entry.title for entry in found.having("the Lark-2")] == ["untitled"]
 
 
 def test_titles_that_stand_in_a_text() -> None:

@@ -147,18 +147,13 @@ def answer(question: str, *documents: Document) -> str:
 @pytest.mark.parametrize(
     ("question", "told"),
     [
-        ("What is in here?", "12 documents"),
-        ("What is this collection about?", "12 documents"),
-        ("Which documents do you have?", "1. BM25"),
-        ("Please list all documents.", "12. "),
-        ("How many files do I have?", "12 documents"),
-        ("Which documents are from 2024?", "Nobel Prize"),
-        ("Is there a document about LangGraph?", "1. LangGraph"),
-        ("What are the main topics?", "main topics"),
-        ("Which PDFs are there?", "none have “pdf”"),
-        ("Which file types do you have?", "(12 md)"),
+        ("What is in here?", "12 documents"), ("What is this collection about?", "12 documents"),
+        ("Which documents do you have?", "1. BM25"), ("Please list all documents.", "12. "),
+        ("How many files do I have?", "12 documents"), ("Which documents are from 2024?", "Nobel Prize"),
+        ("Is there a document about LangGraph?", "1. LangGraph"), ("What are the main topics?", "main topics"),
+        ("Which PDFs are there?", "none have “pdf”"), ("Which file types do you have?", "(12 md)"),
     ],
-)
+)  # fmt: skip
 def test_questions_that_name_the_collection_are_answered_without_a_model(question: str, told: str) -> None:
     assert told in answer(question)
 
@@ -167,34 +162,24 @@ def test_documents_about_something_are_found_by_their_headings() -> None:
     manual = Document(
         "The Lark-2 robot\n\nIt weighs 9 kg.", id="m", metadata={"source": "m.pdf", "title": "untitled", "page": 1}
     )
-    other = Document("It rained in Leith.", id="w", metadata={"title": "Weather"})
-    assert "1. untitled (m.pdf)" in answer("Which documents are about the Lark-2?", manual, other)
+    other = Document("It rained. " * 30 + "A Lark-2 stood in the rain.", id="w", metadata={"title": "Weather"})
+    told = answer("Which documents are about the Lark-2?", manual, other)
+    assert "1. untitled (m.pdf)" in told
+    assert "Weather" not in told
 
 
 @pytest.mark.parametrize(
     "question",
     [
-        "Who introduced sparsemax?",
-        "How many articles does the constitution have?",
-        "How many articles are there?",
-        "How many reports did she write?",
-        "How many pages does the report have?",
-        "What is the topic?",
-        "What is in the library?",
-        "What does Article 370 say?",
-        "Which article protects free speech?",
-        "Which documents are needed for a passport?",
-        "What documents do I need?",
-        "Who wrote the oldest document?",
-        "List the files that the tenant must sign",
-        "Are there any other interesting aspects about this article?",
-        "Please open the valve",
-        "and the second one?",
-        "more",
-        "What was it about?",
+        "Who introduced sparsemax?", "How many articles does the constitution have?", "How many articles are there?",
+        "How many reports did she write?", "How many pages does the report have?", "What is the topic?",
+        "What is in the library?", "What does Article 370 say?", "Which article protects free speech?",
+        "Which documents are needed for a passport?", "What documents do I need?", "Who wrote the oldest document?",
+        "List the files that the tenant must sign", "Are there any other interesting aspects about this article?",
+        "Please open the valve", "and the second one?", "more", "What was it about?",
         "List " + "very " * 100 + "many documents",
     ],
-)
+)  # fmt: skip
 def test_other_questions_are_left_alone(question: str) -> None:
     assert read_question(question) is None
     assert not Overview(demo()).recognises(question)

@@ -40,12 +40,8 @@ def fill_shop(execute: Callable[[str], Any]) -> None:
     """What `fill` makes, and `stores`."""
     fill(execute)
     execute("CREATE TABLE stores (region VARCHAR(20), manager VARCHAR(20), opened DATE)")
-    for region, manager, opened in [
-        ("North", "Ada", "2001-05-03"),
-        ("South", "Bo", "2011-01-01"),
-        ("West", "Cy", "2020-02-29"),
-    ]:
-        execute(f"INSERT INTO stores VALUES ('{region}', '{manager}', '{opened}')")
+    for row in ("'North', 'Ada', '2001-05-03'", "'South', 'Bo', '2011-01-01'", "'West', 'Cy', '2020-02-29'"):
+        execute(f"INSERT INTO stores VALUES ({row})")
 
 
 @contextmanager

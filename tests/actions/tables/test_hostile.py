@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -12,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from langgraph_convcoa.actions.base import ActionInputError, ActionRequest
+from langgraph_convcoa.actions.base import ActionInputError
 from langgraph_convcoa.actions.tables.action import DataAnalysis
 from langgraph_convcoa.actions.tables.engine import Column, Table
 from langgraph_convcoa.actions.tables.sql_guard import check_query
 from tests.actions.tables.hostile_sql import statements
-from tests.actions.tables.places import ROWS, SECRET, fill, opened
+from tests.actions.tables.places import ROWS, SECRET, ask, fill, opened
 from tests.postgres_server import PASSWORD
 
 pytest.importorskip("duckdb")
@@ -154,8 +153,7 @@ class Place:
     state: Any
 
     def ask(self, sql: str) -> str:
-        [found] = asyncio.run(self.action.retrieve(ActionRequest("?", "?", action_input=sql)))
-        return found.page_content
+        return ask(self.action, sql)
 
 
 SLOW = pytest.mark.slow
@@ -237,16 +235,10 @@ def test_a_server_is_asked_for_its_limits(place: Place) -> None:
 
 
 UNGUARDED = [
-    "DELETE FROM sales",
-    "DROP TABLE sales",
-    "INSERT INTO sales VALUES ('X', 1, 1.0)",
-    "CREATE TABLE t AS SELECT * FROM sales",
-    "SELECT * FROM secrets",
-    "SELECT * FROM sqlite_master",
-    "SELECT * FROM read_csv('/etc/passwd')",
-    "COPY sales TO '/tmp/convcoa-stolen.csv'",
-    "ATTACH '/tmp/convcoa-other.db' AS other",
-]
+    "DELETE FROM sales", "DROP TABLE sales", "INSERT INTO sales VALUES ('X', 1, 1.0)", "CREATE TABLE t AS SELECT * FROM sales",
+    "SELECT * FROM secrets", "SELECT * FROM sqlite_master", "SELECT * FROM read_csv('/etc/passwd')",
+    "COPY sales TO '/tmp/convcoa-stolen.csv'", "ATTACH '/tmp/convcoa-other.db' AS other",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("sql", UNGUARDED)
@@ -288,29 +280,6 @@ def test_a_value_that_doubles_until_memory_ends_stops(place: Place) -> None:
         place.ask(sql)
 
 
-HARMLESS = [
-    (
-        "SELECT region, SUM(revenue) AS total FROM sales WHERE year = 2019 GROUP BY region ORDER BY total DESC LIMIT 1",
-        "1234.5",
-    ),
-    ("WITH t AS (SELECT year, SUM(revenue) AS r FROM sales GROUP BY year) SELECT MAX(r) FROM t", "2134.5"),
-    ("SELECT region FROM sales WHERE region LIKE 'Nor%' UNION SELECT 'x' FROM sales ORDER BY 1", "North"),
-    ("SELECT COUNT(DISTINCT region) AS n FROM sales AS s JOIN many AS m ON m.n = s.year - 2000", "2"),
-    ("SELECT region, RANK() OVER (PARTITION BY year ORDER BY revenue DESC) AS place FROM sales", "South"),
-    (
-        "SELECT CASE WHEN revenue > 1000 THEN 'big' ELSE 'small' END AS size, AVG(revenue) FROM sales GROUP BY 1 ORDER BY 1",
-        "big",
-    ),
-    ("```sql\nselect Region from Sales where YEAR = 2020 -- the last\n```", "North"),
-    ("SELECT ROUND(CAST(AVG(revenue) AS DECIMAL(10, 2)), 2) FROM sales;", "714.83"),
-]
-
-
-@pytest.mark.parametrize(("sql", "expected"), HARMLESS)
-def test_what_analysts_write_passes(place: Place, sql: str, expected: str) -> None:
-    assert expected in place.ask(sql)
-
-
 def test_a_table_of_postgres_under_the_name_in_another_case_is_not_read() -> None:
     columns = (Column("region", "TEXT"),)
     for sql in ('SELECT region FROM "SALES"', 'SELECT region FROM public."Sales"', 'SELECT s.region FROM "SALES" AS s'):
@@ -342,13 +311,9 @@ def test_a_text_that_grows_ends_in_time_and_the_tables_answer_after_it(place: Pl
 
 @pytest.mark.parametrize("dialect", ["duckdb", "postgres"])
 def test_a_function_of_a_schema_is_refused(dialect: str) -> None:
+    sales = Table("sales", (Column("region", "VARCHAR"),), "s.csv")
     with pytest.raises(ActionInputError, match="bare name"):
-        check_query(
-            "SELECT evil.lower(region) FROM sales",
-            dialect,
-            [Table("sales", (Column("region", "VARCHAR"),), "s.csv")],
-            max_rows=5,
-        )
+        check_query("SELECT evil.lower(region) FROM sales", dialect, [sales], max_rows=5)
 
 
 @pytest.mark.parametrize("step", [15, pytest.param(1, marks=SLOW)])

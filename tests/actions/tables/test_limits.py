@@ -80,12 +80,7 @@ OPENERS = {
     **{f"{word}(": ")" for word in TYPES},
     **{"(": ")", "ARRAY[": "]", "x[": "]", "(SELECT ": " FROM t)", "EXISTS(SELECT ": " FROM t)", "{'a': ": "}", "NOT ": ""},
     **{
-        "- ": "",
-        "x + ": "",
-        "x AND ": "",
-        "x || ": "",
-        "CAST(": " AS INT)",
-        "TRY_CAST(": " AS STRUCT(a INT))",
+        "- ": "", "x + ": "", "x AND ": "", "x || ": "", "CAST(": " AS INT)", "TRY_CAST(": " AS STRUCT(a INT))",
         "INTERVAL ": "",
     },
     **{"CASE WHEN ": " THEN 1 END", "CASE WHEN x THEN 1 ELSE ": " END", "x IN (": ")", "x -> ": "", "f(x -> ": ")", "x.": ""},
@@ -101,7 +96,7 @@ OPENERS = {
     },
     **{"JOIN sales ": "", "JOIN GROUP ": "", "sales JOIN sales ON JOIN ": "", "LEFT JOIN (sales": ")", "x -> (": ")"},
     **{"FILTER(": ")", "IF(1, ": ", 2)", "(1, ": ")", "x BETWEEN ": " AND 2", "SUM(": ") OVER (PARTITION BY x)", "x IS ": ""},
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -24,12 +24,7 @@ def decoded(encoding: str, data: bytes, limit: int = 10_000_000, step: int = 1_0
 
 @given(st.binary(max_size=3_000), st.integers(1, 500))
 def test_every_encoding_is_undone_in_whatever_pieces_it_comes(data: bytes, step: int) -> None:
-    for encoding, sent in (
-        ("", data),
-        ("identity", data),
-        ("gzip", gzip.compress(data)),
-        ("x-gzip", gzip.compress(data)),
-    ):
+    for encoding, sent in (("", data), ("identity", data), ("gzip", gzip.compress(data)), ("x-gzip", gzip.compress(data))):
         assert decoded(encoding, sent, step=step) == data
     assert decoded("gzip", gzip.compress(data) + gzip.compress(b"more"), step=step) == data + b"more"
 

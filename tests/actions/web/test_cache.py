@@ -24,24 +24,17 @@ class Clock:
 
 
 @pytest.mark.parametrize("on_disk", [False, True])
-def test_a_value_is_kept_for_its_time(on_disk: bool, tmp_path: Path) -> None:
+def test_a_value_is_kept_for_its_time_and_a_file_outlives_its_cache(on_disk: bool, tmp_path: Path) -> None:
     clock = Clock()
     cache = WebCache(tmp_path / "a" / "web.sqlite" if on_disk else None, now=clock)
     value = {"text": "Zürich \ud800", "n": [1, None]}
     cache.put("a", value, 60)
     cache.put("b", value, 0)
-    assert cache.get("a") == value
-    assert cache.get("b") is None
+    cache.put("c", [1], 60)
+    again = WebCache(tmp_path / "a" / "web.sqlite", now=clock) if on_disk else cache
+    assert (cache.get("a"), cache.get("b"), again.get("c")) == (value, None, [1])
     clock.time += 61
-    assert cache.get("a") is None
-
-
-def test_a_file_is_shared_and_outlives_its_cache(tmp_path: Path) -> None:
-    clock = Clock()
-    WebCache(tmp_path / "web.sqlite", now=clock).put("a", [1], 60)
-    assert WebCache(tmp_path / "web.sqlite", now=clock).get("a") == [1]
-    clock.time += 61
-    assert WebCache(tmp_path / "web.sqlite", now=clock).get("a") is None
+    assert cache.get("a") is again.get("c") is None
 
 
 def test_old_entries_leave_the_file_and_memory_stays_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

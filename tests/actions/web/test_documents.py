@@ -17,9 +17,14 @@ from tests.actions.web.site import Canary, Served, Site, article, pdf
 pytest.importorskip("trafilatura")
 
 
-def listing(*addresses: str, kind: str = "urlset", inner: str = "url") -> str:
+def listing(*addresses: str, index: bool = False) -> str:
+    kind, inner = ("sitemapindex", "sitemap") if index else ("urlset", "url")
     entries = "".join(f"<{inner}><loc>{address}</loc><lastmod>2024-01-01</lastmod></{inner}>" for address in addresses)
     return f'<?xml version="1.0"?><{kind} xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">{entries}</{kind}>'
+
+
+def sitemap(*addresses: str, index: bool = False) -> Served:
+    return Served(listing(*addresses, index=index), kind="text/xml")
 
 
 @pytest.fixture
@@ -33,6 +38,7 @@ def site() -> Iterator[Site]:
             "/moved": Served(status=301, headers={"Location": "/1"}),
             "/data.xml": Served("<a>no page</a>", kind="text/xml"),
             "/error": Served("broken", status=404),
+            "/sitemap.xml": sitemap(*(running.url(f"/{n}") for n in range(1, 6))),
         }
         yield running
 
@@ -56,12 +62,10 @@ def test_a_page_is_a_document_under_its_address(site: Site) -> None:
 @pytest.mark.parametrize(
     ("path", "reason"),
     [
-        ("/error", "the site answered with status 404"),
-        ("/private", "robots.txt"),
-        ("/data.xml", "is no sitemap"),
+        ("/error", "the site answered with status 404"), ("/private", "robots.txt"), ("/data.xml", "is no sitemap"),
         ("/none.xml", "status 404"),
     ],
-)
+)  # fmt: skip
 def test_an_address_that_cannot_be_read_is_an_error_that_says_why(site: Site, path: str, reason: str) -> None:
     with pytest.raises(DocumentError, match=reason):
         pages(site, path)
@@ -81,8 +85,7 @@ def test_a_sitemap_lists_pages_of_its_own_host_and_of_sitemaps_within(site: Site
     )
     site.pages |= {
         "/sitemap.xml": Served(
-            listing(site.url("/a.xml"), site.url("/b.xml.gz"), site.url("/lost.xml"), kind="sitemapindex", inner="sitemap"),
-            kind="application/xml",
+            listing(site.url("/a.xml"), site.url("/b.xml.gz"), site.url("/lost.xml"), index=True), kind="application/xml"
         ),
         "/a.xml": Served(first, kind="text/xml"),
         "/b.xml.gz": Served(packed, kind="application/x-gzip"),
@@ -98,7 +101,6 @@ def test_a_sitemap_lists_pages_of_its_own_host_and_of_sitemaps_within(site: Site
 
 
 def test_pages_are_counted_bounded_and_never_beyond_the_most(site: Site) -> None:
-    site.pages["/sitemap.xml"] = Served(listing(*(site.url(f"/{n}") for n in range(1, 6))), kind="text/xml")
     seen: list[tuple[int, int]] = []
     found, told = pages(site, "/sitemap.xml", most=3, progress=lambda done, total: seen.append((done, total)))
     assert [page.metadata["title"] for page in found] == ["Page 1", "Page 2", "Page 3"]
@@ -112,7 +114,6 @@ def test_pages_are_counted_bounded_and_never_beyond_the_most(site: Site) -> None
 
 
 def test_what_was_read_before_a_stop_is_not_asked_for_again(site: Site, tmp_path: Path) -> None:
-    site.pages["/sitemap.xml"] = Served(listing(*(site.url(f"/{n}") for n in range(1, 6))), kind="text/xml")
     reading = iter_pages(site.url("/sitemap.xml"), guard=site.guard(), cache=tmp_path / "web.sqlite")
     assert next(reading).metadata["title"] == "Page 1"
     reading.close()
@@ -128,17 +129,11 @@ def test_nothing_forbidden_is_reached_through_a_sitemap(site: Site) -> None:
             "/hop": Served(status=302, headers={"Location": inside}),
             "/metadata": Served(status=302, headers={"Location": "http://169.254.169.254/latest/meta-data/"}),
             "/away": Served(status=302, headers={"Location": f"http://other.test:{site.port}/2"}),
-            "/sitemap.xml": Served(
-                listing(
-                    *(inside, "file:///etc/passwd", "http://169.254.169.254/", f"http://user:pw@site.test:{site.port}/1"),
-                    *(site.url(path) for path in ("/hop", "/metadata", "/away", "/2")),
-                ),
-                kind="text/xml",
+            "/sitemap.xml": sitemap(
+                *(inside, "file:///etc/passwd", "http://169.254.169.254/", f"http://user:pw@site.test:{site.port}/1"),
+                *(site.url(path) for path in ("/hop", "/metadata", "/away", "/2")),
             ),
-            "/index.xml": Served(
-                listing(inside, site.url("/hop"), site.url("/sitemap.xml"), kind="sitemapindex", inner="sitemap"),
-                kind="text/xml",
-            ),
+            "/index.xml": sitemap(inside, site.url("/hop"), site.url("/sitemap.xml"), index=True),
         }
         for path in ("/sitemap.xml", "/index.xml"):
             found, told = pages(site, path)
@@ -156,7 +151,7 @@ def test_a_sitemap_is_no_bomb(site: Site) -> None:
     site.pages |= {
         "/bomb.xml.gz": Served(gzip.compress(b"<urlset>" + bytes(60_000_000), 9), kind="application/gzip"),
         "/entities.xml": Served(entities, kind="text/xml"),
-        "/loop.xml": Served(listing(site.url("/loop.xml"), kind="sitemapindex", inner="sitemap"), kind="text/xml"),
+        "/loop.xml": sitemap(site.url("/loop.xml"), index=True),
         "/open.xml": Served("<urlset>" + "<loc>" * 200_000, kind="text/xml"),
     }
     with pytest.raises(DocumentError, match="larger than 20 MB"):

@@ -37,22 +37,14 @@ async def test_a_busy_site_is_asked_again(status: int) -> None:
         assert site.asked["/"] == 2
 
 
-async def test_a_site_that_stays_broken_is_asked_so_often_and_no_more() -> None:
-    with Site({"/": Served(status=500), "/gone": Served(status=404), "/cut": Served(drop=True)}) as site:
-        broken, gone, cut = await fetch(
-            site, site.url("/"), site.url("/gone"), site.url("/cut"), limits=FetchLimits(seconds=5, retries=1)
-        )
-        assert "status 500" in str(broken)
-        assert "status 404" in str(gone)
-        assert "connection failed" in str(cut)
-        assert (site.asked["/"], site.asked["/gone"], site.asked["/cut"]) == (2, 1, 2)
-
-
-async def test_a_site_that_asks_for_a_long_wait_is_not_waited_for() -> None:
-    with Site({"/": Served(status=429, headers={"Retry-After": "3600"})}) as site:
-        (failure,) = await fetch(site, site.url("/"))
-        assert "status 429" in str(failure)
-        assert site.asked["/"] == 1
+async def test_a_site_that_stays_broken_or_asks_for_a_long_wait_is_asked_so_often_and_no_more() -> None:
+    wait = Served(status=429, headers={"Retry-After": "3600"})
+    with Site({"/": Served(status=500), "/gone": Served(status=404), "/cut": Served(drop=True), "/wait": wait}) as site:
+        paths = ["/", "/gone", "/cut", "/wait"]
+        told = await fetch(site, *map(site.url, paths), limits=FetchLimits(seconds=5, retries=1))
+        for reason, failure in zip(("status 500", "status 404", "connection failed", "status 429"), told, strict=True):
+            assert reason in str(failure)
+        assert [site.asked[path] for path in paths] == [2, 1, 2, 1]
 
 
 async def test_a_host_gets_few_requests_at_a_time_and_others_are_not_held_up() -> None:

@@ -60,13 +60,10 @@ def test_pages_without_text_give_nothing() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"results": 0}, "results must be"),
-        ({"pages": 101}, "pages must be"),
-        ({"cache_seconds": -1}, "cache_seconds"),
-        ({"allow_private": ["http://x"]}, "allow_private"),
-        ({"search": "bing"}, "there is no search"),
+        ({"results": 0}, "results must be"), ({"pages": 101}, "pages must be"), ({"cache_seconds": -1}, "cache_seconds"),
+        ({"allow_private": ["http://x"]}, "allow_private"), ({"search": "bing"}, "there is no search"),
     ],
-)
+)  # fmt: skip
 def test_a_setting_that_cannot_be_used_is_told(settings: dict[str, Any], message: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=message) as caught:
         WebQuerying(**{"search": lambda query: [], **settings})

@@ -227,17 +227,11 @@ def test_a_tool_a_retriever_and_functions_are_searches() -> None:
 @pytest.mark.parametrize(
     ("found", "expected"),
     [
-        ("The answer is 42.", [SearchResult("", "", "The answer is 42.")]),
-        ("", []),
-        ("{broken", [SearchResult("", "", "{broken")]),
-        (None, []),
-        (7, []),
-        ([None, 3, {}], []),
-        ({"results": []}, []),
-        (["A text."], [SearchResult("", "", "A text.")]),
-        ({"answer": {"x": 1}}, []),
+        ("The answer is 42.", [SearchResult("", "", "The answer is 42.")]), ("", []),
+        ("{broken", [SearchResult("", "", "{broken")]), (None, []), (7, []), ([None, 3, {}], []), ({"results": []}, []),
+        (["A text."], [SearchResult("", "", "A text.")]), ({"answer": {"x": 1}}, []),
     ],
-)
+)  # fmt: skip
 def test_whatever_a_tool_returns_is_read_or_left(found: Any, expected: list[SearchResult]) -> None:
     assert parse_results(found) == expected
 

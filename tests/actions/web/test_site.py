@@ -56,23 +56,12 @@ def test_a_set_of_bad_pages_ends_within_its_limits_and_reaches_nothing_forbidden
     told = [str(record.message) for record in caplog.records if record.name == "langgraph_convcoa.actions.web.action"]
     reasons = {line.split(": ")[0].rsplit("/", 1)[-1]: line for line in told}
     expected = {
-        "slow": "longer than 15 s",
-        "drip": "longer than 15 s",
-        "error": "status 500",
-        "loop": "redirects more than 5 times",
-        "loop2": "redirects more than 5 times",
-        "metadata": "private or local network",
-        "inside": "private or local network",
-        "big": "larger than 5 MB",
-        "declared": "larger than 5 MB",
-        "bomb": "larger than 5 MB",
-        "empty": "no text",
-        "broken.pdf": "no readable PDF",
-        "image": "image/png",
-        "cut": "connection failed",
-        "deep": "no text",
+        "slow": "longer than 15 s", "drip": "longer than 15 s", "error": "status 500", "loop": "redirects more than 5 times",
+        "loop2": "redirects more than 5 times", "metadata": "private or local network", "inside": "private or local network",
+        "big": "larger than 5 MB", "declared": "larger than 5 MB", "bomb": "larger than 5 MB", "empty": "no text",
+        "broken.pdf": "no readable PDF", "image": "image/png", "cut": "connection failed", "deep": "no text",
         "private": "robots.txt",
-    }
+    }  # fmt: skip
     assert set(reasons) == set(expected)
     assert {name: part for name, part in expected.items() if part not in reasons[name]} == {}
     assert canary.reached == 0
@@ -150,10 +139,7 @@ def test_depth_1_gives_titles_and_snippets_of_one_request(small: Site) -> None:
 
 
 def test_pages_are_read_at_depth_1_by_a_setting_of_the_action_or_of_the_run(small: Site) -> None:
-    for web, settings in (
-        (action(small, read_pages_first=True), {}),
-        (action(small), {"read_pages_first": True}),
-    ):
+    for web, settings in ((action(small, read_pages_first=True), {}), (action(small), {"read_pages_first": True})):
         found = ask(web, settings=settings)
         assert found[0].page_content.endswith(ANSWER)
     assert not ask(action(small, read_pages_first=True), settings={"read_pages_first": False})[0].page_content.endswith(ANSWER)

@@ -32,17 +32,9 @@ def citation(text: str) -> dict[str, Any]:
 
 def step(text: str, status: str) -> dict[str, Any]:
     return {
-        "action": text,
-        "sub_question": text,
-        "guess_answer": text,
-        "action_input": f"SELECT {text}",
-        "answer": text,
-        "status": status,
-        "score": 0.5,
-        "reason": text,
-        "evidence": [text],
-        "paths": {text: [text, text]},
-    }
+        "action": text, "sub_question": text, "guess_answer": text, "action_input": f"SELECT {text}", "answer": text,
+        "status": status, "score": 0.5, "reason": text, "evidence": [text], "paths": {text: [text, text]},
+    }  # fmt: skip
 
 
 def round_of(texts: Sequence[str]) -> dict[str, Any]:
@@ -53,15 +45,12 @@ def round_of(texts: Sequence[str]) -> dict[str, Any]:
     rows = "\n".join(f"| {text} | 1 |" for text in texts)
     items = "\n".join(f"- {text}\n  > {text}" for text in texts)
     return {
-        "question": joined,
-        "optimized_question": f"{joined}?",
+        "question": joined, "optimized_question": f"{joined}?",
         "answer": f"{joined}\n\n{marks}\n\n| {texts[0]} | a |\n|---|---|\n{rows}\n\n{items}\n\n```\n{joined}\n```",
-        "citations": cited,
-        "chain": [step(text, status) for text in texts for status in ("corrected", text)],
+        "citations": cited, "chain": [step(text, status) for text in texts for status in ("corrected", text)],
         "evidence": [citation(text) for text in texts],
-        "usage": {"llm_calls": joined, "input_tokens": 1, "output_tokens": 1, "seconds": joined},
-        "time": joined,
-    }
+        "usage": {"llm_calls": joined, "input_tokens": 1, "output_tokens": 1, "seconds": joined}, "time": joined,
+    }  # fmt: skip
 
 
 CHUNKS = [CASES[start : start + 11] for start in range(0, len(CASES), 11)]
@@ -134,13 +123,8 @@ class HostileServer:
             return 200, {"thread_id": "failed", "metadata": {}}
         name = path.rsplit("/", 1)[-1]
         thread = {
-            "thread_id": name,
-            "title": CASES[0],
-            "collection": CASES[0],
-            "run_id": None,
-            "unfinished": "",
-            "waiting": None,
-        }
+            "thread_id": name, "title": CASES[0], "collection": CASES[0], "run_id": None, "unfinished": "", "waiting": None,
+        }  # fmt: skip
         rounds = [round_of(texts) for texts in ([[text] for text in HUGE] if name == "huge" else CHUNKS)]
         if name == "waits":
             return 200, {**thread, "rounds": [], "unfinished": CASES[0], "waiting": {"action_requests": REQUESTS}}

@@ -82,13 +82,8 @@ def test_the_query_of_a_figure_is_told_from_its_result(page: Page) -> None:
 @pytest.mark.slow
 def test_marks_count_characters_and_not_their_halves(page: Page) -> None:
     passage = {
-        "title": "Faces",
-        "source": "a.md",
-        "text": "\U0001f600\U0001f600 here",
-        "spans": [[3, 7]],
-        "before": "",
-        "after": "",
-    }
+        "title": "Faces", "source": "a.md", "text": "\U0001f600\U0001f600 here", "spans": [[3, 7]], "before": "", "after": "",
+    }  # fmt: skip
     page.route("**/convcoa/passages?**", lambda route: route.fulfill(json=passage))
     page.evaluate(
         """async () => {
