@@ -3,7 +3,6 @@ import math
 import numpy as np
 import pytest
 from langchain_core.documents import Document
-from langchain_core.runnables import ConfigurableField
 
 from langgraph_convcoa.errors import InputError, RetrievalError
 from langgraph_convcoa.retrieval.index.index import Index
@@ -169,12 +168,6 @@ def test_bad_settings_are_told_before_an_index_is_made(tmp_path, encoder):
     with pytest.raises(InputError, match="'int4'"):
         HopfieldRetriever.from_documents(DOCUMENTS, encoder=encoder, path=tmp_path / "index", dtype="int4")
     assert not (tmp_path / "index").exists()
-
-
-async def test_configured_and_async_over_an_index(on_disk):
-    runnable = on_disk.configurable_fields(k=ConfigurableField(id="k"))
-    found = await runnable.ainvoke("subject3", {"configurable": {"k": 1}})
-    assert [document.id for document in found] == ["d3"]
 
 
 def test_unusable_vectors_leave_a_memory_as_it_was(encoder):

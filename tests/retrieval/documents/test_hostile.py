@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from langgraph_convcoa.errors import DocumentError
 from langgraph_convcoa.retrieval.documents.load import load_documents
 
 _UNITS = """
@@ -142,9 +141,3 @@ def test_links_that_lead_outside_are_left_out(tmp_path: Path, caplog: pytest.Log
     # What is named itself is wanted, a link to a folder too.
     assert load_documents(folder / "direct.txt")[0].page_content == "A secret."
     assert len(load_documents(folder / "folder")) == 2
-
-
-def test_a_broken_pdf_in_a_worker_says_what_it_is(tmp_path: Path) -> None:
-    (tmp_path / "a.pdf").write_bytes(b"%PDF-1.4 broken")
-    with pytest.raises(DocumentError, match=r"a\.pdf is no readable PDF"):
-        load_documents(tmp_path / "a.pdf")

@@ -19,6 +19,7 @@ import numpy as np
 from langchain_core.documents import Document
 
 from langgraph_convcoa.retrieval import changes
+from langgraph_convcoa.retrieval.encoders.base import Encoder
 from langgraph_convcoa.retrieval.engine.base import Engine
 from langgraph_convcoa.retrieval.engine.choose import open_engine
 from langgraph_convcoa.retrieval.engine.load import load_into
@@ -109,8 +110,9 @@ def killed(address: str, count: int, kills: int) -> dict[str, Any]:
     }
 
 
-def contents(engine: Engine, names: list[str]) -> dict[str, Any]:
-    used = encoder()
+def contents(engine: Engine, names: list[str], used: Encoder | None = None) -> dict[str, Any]:
+    """All that is stored of some documents."""
+    used = used or encoder()
     engine.open(used.dimension, used.name)
     ids = [part for parts in engine.parts(names).values() for part in parts]
     found = {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+from functools import partial
 
 import numpy as np
 import pytest
@@ -15,8 +16,8 @@ from langgraph_convcoa.retrieval.encoders.recent import RecentEncoder
 from langgraph_convcoa.retrieval.engine.load import load_into, loading_elsewhere
 from langgraph_convcoa.retrieval.engine.memory import MemoryEngine
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
-from tests.bounds import joined, wait_until
-from tests.fake_encoder import DIMENSION, WordEncoder
+from tests.bounds import joined, run_in_threads, wait_until
+from tests.fake_encoder import WordEncoder
 
 BATCH = 64
 
@@ -195,12 +196,7 @@ def test_no_more_is_read_than_the_engine_can_take():
 def test_several_threads_load_parts_of_one_collection(whole):
     engine = MemoryEngine()
     documents = list(some(250))
-    threads = [
-        threading.Thread(target=load_into, args=(engine, documents[part::3], WordEncoder()), daemon=True) for part in range(3)
-    ]
-    for thread in threads:
-        thread.start()
-    joined(threads)
+    run_in_threads(partial(load_into, engine, documents[part::3], WordEncoder()) for part in range(3))
     assert contents(engine) == whole
 
 
@@ -225,18 +221,6 @@ def test_what_cannot_be_stored_is_told_before_anything_of_its_batch_is_written(b
     with pytest.raises(InputError, match=said):
         load_into(engine, iter([*some(80), bad]), encoder)
     assert set(engine.digests([f"d{number}" for number in range(80)])) == {f"d{number}" for number in range(BATCH)}
-
-
-def test_another_encoder_or_dimension_is_refused_before_anything_is_read():
-    engine = MemoryEngine()
-    engine.open(DIMENSION, "another", create=True)
-
-    def unread():
-        raise AssertionError
-        yield
-
-    with pytest.raises(RetrievalError, match="another"):
-        load_into(engine, unread(), WordEncoder())
 
 
 class Own(MemoryEngine):

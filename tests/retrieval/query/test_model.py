@@ -183,15 +183,6 @@ def test_a_model_without_checksums_is_read_and_a_missing_file_is_told(saved: Pat
             RetrieverModel.load(folder)
 
 
-def test_a_damaged_encoder_is_refused(tmp_path: Path, bert: SentenceTransformerEncoder) -> None:
-    bert.save(tmp_path / "encoder")
-    assert SentenceTransformerEncoder(str(tmp_path / "encoder"), "cpu").dimension == bert.dimension
-    file = next((tmp_path / "encoder").glob("*.safetensors"))
-    file.write_bytes(file.read_bytes()[:-1] + b"\x01")
-    with pytest.raises(RetrievalError, match="The encoder is damaged"):
-        _ = SentenceTransformerEncoder(str(tmp_path / "encoder"), "cpu").dimension
-
-
 def test_other_files_are_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / "m").mkdir()
     (tmp_path / "m" / "thesis.txt").write_text("ten years of work")

@@ -28,27 +28,3 @@ def test_products_do_not_overflow():
     queries = IntegerQueries.coarse(np.ones((2, 5000), dtype=np.float32))
     found = dot(np.full((1, 5000), 127, dtype=np.int8), queries.rows, np.empty((1, 2), dtype=np.int32))
     assert found.tolist() == [[127 * 127 * 5000] * 2]
-
-
-@pytest.mark.parametrize("count", [1, 4])
-def test_a_coarse_query_is_off_by_its_error(count):
-    vectors = np.random.default_rng(2).standard_normal((count, 384)).astype(np.float32)
-    queries = IntegerQueries.coarse(vectors)
-    rounded = queries.rows * queries.steps[:, None]
-    np.testing.assert_allclose(queries.errors, np.linalg.norm(vectors - rounded, axis=1), rtol=1e-6)
-
-
-@pytest.mark.parametrize("count", [1, 4])
-def test_three_digits_are_as_fine_as_float32(count):
-    vectors = np.random.default_rng(3).standard_normal((count, 384)).astype(np.float32)
-    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    values, scales = rows(4, 50, 384), np.random.default_rng(5).random(50).astype(np.float32) / 127
-    queries = IntegerQueries.exact(vectors)
-    expected = (values * scales[:, None].astype(np.float64)) @ vectors.T.astype(np.float64)
-    np.testing.assert_allclose(queries.exact_products(values, scales), expected, atol=2e-7)
-    assert queries.errors.max() < 1e-6
-
-
-def test_a_query_of_zeros_gives_zeros():
-    queries = IntegerQueries.exact(np.zeros((1, 8), dtype=np.float32))
-    assert (queries.exact_products(rows(0, 3, 8), np.ones(3, dtype=np.float32)) == 0).all()
