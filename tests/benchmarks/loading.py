@@ -1,7 +1,7 @@
 """Loading into an engine, measured on a PostgreSQL with pgvector of its own: `python -m tests.benchmarks.loading WHAT`.
 
 `throughput` is passages a second of `load_into`, encoding taking no time, over those of the engine's fastest path alone;
-`ray` is encoding with workers of Ray over one process, each on one thread; `kills` is a loader killed at random moments.
+`ray` is encoding with workers of Ray over one process, each on one thread.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from langgraph_convcoa.retrieval.engine.ray_load import ray_load
 from langgraph_convcoa.retrieval.progress import Progress
 from tests import ROOT
 from tests.postgres_server import pgvector_server
-from tests.retrieval.engine.killed import contents, killed
+from tests.retrieval.engine.killed import contents
 
 _DISTINCT = 40_000
 _TOGETHER = 1_280  # Passages in a transaction of the fastest path.
@@ -192,7 +192,7 @@ def _read(told: Any, count: int) -> Iterator[Document]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["throughput", "ray", "kills"])
+    parser.add_argument("what", choices=["throughput", "ray"])
     parser.add_argument("--passages", type=int)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--runs", type=int, default=3, help="throughput and ray: both ways, one after the other, so often")
@@ -200,10 +200,8 @@ def main() -> None:
     with pgvector_server() as server:
         if given.what == "throughput":
             report = throughput(server, given.passages or 200_000, given.runs)
-        elif given.what == "ray":
-            report = ray(server, given.passages or 3_000, given.workers, given.runs)
         else:
-            report = killed(server, given.passages or 2_000, 20)
+            report = ray(server, given.passages or 3_000, given.workers, given.runs)
     print(json.dumps(report, indent=2))
 
 

@@ -1,8 +1,4 @@
-"""What a turn costs beyond its model and its actions: `make bench`.
-
-The model and the actions answer at once, so that the time is the graph's own: the first look, planning, dispatch, verification
-of four guesses against five passages each, the draft's citations, and the round's bookkeeping.
-"""
+"""What a turn costs beyond its model and its actions, which answer at once: `make bench`."""
 
 from __future__ import annotations
 

@@ -6,17 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langgraph_convcoa.hopfield.energy import converge, energy, update
+from tests.hopfield.memories import memories
 
 BETA = st.floats(0.05, 50)
-
-
-@st.composite
-def memories(draw):
-    generator = torch.Generator().manual_seed(draw(st.integers(0, 2**32 - 1)))
-    n, d, m = draw(st.integers(1, 12)), draw(st.integers(1, 8)), draw(st.integers(1, 4))
-    scale = draw(st.sampled_from([0.1, 1.0, 3.0]))
-    patterns = scale * torch.randn(n, d, generator=generator, dtype=torch.float64)
-    return scale * torch.randn(m, d, generator=generator, dtype=torch.float64), patterns
 
 
 @given(memories(), BETA)

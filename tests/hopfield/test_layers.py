@@ -167,16 +167,6 @@ def configurations(**dynamics):
     ]
 
 
-def test_gradients_of_pooling_and_layer():
-    for module, inputs in configurations(beta=1.0, learn_beta=True)[1:]:
-        parameters = dict(module.named_parameters())
-
-        def run(given, *values, module=module, names=tuple(parameters)):
-            return torch.func.functional_call(module, dict(zip(names, values, strict=True)), (given,), {"pair_mask": PAIRS})
-
-        assert torch.autograd.gradcheck(run, (inputs[0].clone().requires_grad_(), *parameters.values()))
-
-
 def test_pooling_is_the_core_with_learned_queries():
     module = SparseHopfieldPooling(STORED, 2, 6, heads=2, beta=BETAS, dtype=torch.float64)
     expected = [

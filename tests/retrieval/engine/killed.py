@@ -1,7 +1,4 @@
-"""A loader that is killed at random moments and run again: `python -m tests.retrieval.engine.killed ADDRESS COUNT` loads.
-
-For each line on standard input one loader is started, as a process of its own, so that the imports are paid once.
-"""
+"""Loads documents until it is killed, once for each line on standard input: `python -m tests.retrieval.engine.killed ...`."""
 
 from __future__ import annotations
 

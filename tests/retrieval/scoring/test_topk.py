@@ -220,16 +220,11 @@ def test_settings_out_of_range(settings):
 
 
 @pytest.mark.parametrize(
-    ("states", "message"), [(np.ones((1, 5)), "length 4"), (np.ones(4), "length 4"), (np.array([[1, np.nan, 0, 0]]), "NaN")]
-)
-def test_unusable_states(states, message):
-    with pytest.raises(RetrievalError, match=message):
-        search(make_patterns(np.random.default_rng(0), 5, 4, 3), states, k=1)
-
-
-@pytest.mark.parametrize(
     ("settings", "message"),
     [
+        ({"states": np.ones((1, 5))}, "length 4"),
+        ({"states": np.ones(4)}, "length 4"),
+        ({"states": np.array([[1, np.nan, 0, 0]])}, "NaN"),
         ({"allowed": np.ones(4, dtype=bool)}, "5 passages"),
         ({"allowed": np.ones(5)}, "float64"),
         ({"extra": np.ones((1, 4), dtype=np.float32)}, "5 passages"),
@@ -239,7 +234,7 @@ def test_unusable_states(states, message):
 def test_parts_that_do_not_fit(settings, message):
     patterns = make_patterns(np.random.default_rng(0), 5, 4, 3)
     with pytest.raises(RetrievalError, match=message):
-        search(patterns, patterns.rows(0, 1), k=1, **settings)
+        search(patterns, **{"states": patterns.rows(0, 1), "k": 1} | settings)
 
 
 @pytest.mark.parametrize("dtype", PATTERN_TYPES)
