@@ -73,15 +73,12 @@ lines: ## Lines of Python in the package, in all and by room.
 bench: $(VENV)/.dev ## The overhead of a turn.
 	$(BIN)/python -m pytest tests/benchmarks --benchmark-only
 
-bench-load: $(VENV)/.dev ## Turns a second of 50 conversations, over HTTP too; the memory of 2,000 turns with 50 kB of evidence.
-	$(BIN)/python -m tests.benchmarks.load turns
+bench-load: $(VENV)/.dev ## Turns a second of 50 people at a server.
 	$(BIN)/python -m tests.benchmarks.load serve
-	$(BIN)/python -m tests.benchmarks.load memory
 
-bench-loading: $(VENV)/.dev ## Loading into PostgreSQL with pgvector against its fastest path alone, with Ray, and killed 20 times.
+bench-loading: $(VENV)/.dev ## Loading into PostgreSQL with pgvector against its fastest path alone, and with Ray.
 	$(BIN)/python -m tests.benchmarks.loading throughput --runs 1
 	$(BIN)/python -m tests.benchmarks.loading ray
-	$(BIN)/python -m tests.benchmarks.loading kills
 
 format: $(VENV)/.dev ## Mend style and formatting.
 	$(BIN)/ruff check --fix .

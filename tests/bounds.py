@@ -8,7 +8,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -40,6 +40,14 @@ def joined(threads: Sequence[threading.Thread], seconds: float = SECONDS) -> Non
     for thread in threads:
         thread.join(max(0.0, end - time.monotonic()))
     assert [thread.name for thread in threads if thread.is_alive()] == []
+
+
+def run_in_threads(calls: Iterable[Callable[[], object]]) -> None:
+    """Run each call in a thread of its own, to the end of all."""
+    threads = [threading.Thread(target=call, daemon=True) for call in calls]
+    for thread in threads:
+        thread.start()
+    joined(threads)
 
 
 @contextmanager

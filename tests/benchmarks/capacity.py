@@ -54,11 +54,7 @@ def texts(folders: list[Path]) -> list[dict[str, Any]]:
 
 
 def synthetic_memory(size: int, dimension: int, queries: int, seed: int) -> tuple[Patterns, Vectors]:
-    """About `size` unit patterns in sets, and unit queries (q, d), each near a passage.
-
-    The vectors lie in clusters, as those of real text do. Each passage has one of 500 random topics: y_0 is the topic plus a
-    random unit vector, normalised. A window or a query is y_0 plus 0.8 times a random unit vector, normalised.
-    """
+    """About `size` unit patterns in sets around 500 topics, and unit queries (q, d), each near a passage."""
     rng = np.random.default_rng(seed)
     sizes = rng.integers(_SMALLEST, _LARGEST + 1, size // _SMALLEST + 1)
     offsets = np.concatenate([[0], np.cumsum(sizes)])

@@ -1,17 +1,10 @@
-"""Turns a second of conversations side by side, over HTTP too, and the memory of many turns: `make bench-load`.
-
-The model and the actions answer at once, so that the time is the library's own. PYTHONPATH chooses the version that is
-measured; on a machine that others use too, versions are compared by runs in alternation:
-
-    for version in before after before after; do PYTHONPATH=$version python $PWD/tests/benchmarks/load.py turns; done
-"""
+"""Turns a second of people at a server, with a model and actions that answer at once: `make bench-load`."""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
 import contextlib
-import gc
 import json
 import os
 import random
@@ -28,7 +21,6 @@ from langchain_core.documents import Document
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
-from langgraph.checkpoint.memory import InMemorySaver
 
 from langgraph_convcoa import ActionRequest, build_graph
 
@@ -82,52 +74,6 @@ class Evidence:
         ]
         text += "".join(words) * (self.characters // sum(map(len, words)) + 1)
         return [Document(text[: self.characters], id=f"d{n}", metadata={"source": f"page {n}"})]
-
-
-def megabytes() -> float:
-    """What this process holds in memory now."""
-    gc.collect()
-    return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * _PAGE_BYTES / 1e6
-
-
-async def turns(conversations: int, seconds: float, characters: int) -> dict[str, float]:
-    """Turns a second of so many conversations at once, each with a thread of its own that begins anew after five turns."""
-    graph = build_graph(model=Instant(), actions=[Evidence(characters)]).compile(checkpointer=InMemorySaver())
-    await graph.ainvoke({"question": "When?"}, {"configurable": {"thread_id": "warm"}})
-    done = 0
-    start, used = time.perf_counter(), time.process_time()
-
-    async def converse(name: int) -> None:
-        nonlocal done
-        turn = 0
-        while time.perf_counter() - start < seconds:
-            out = await graph.ainvoke({"question": f"When, {turn}?"}, {"configurable": {"thread_id": f"{name}-{turn // 5}"}})
-            assert "1982" in out["answer"]
-            turn, done = turn + 1, done + 1
-
-    await asyncio.gather(*map(converse, range(conversations)))
-    return {
-        "conversations": conversations,
-        "turns": done,
-        "turns_per_second": done / (time.perf_counter() - start),
-        "processor_ms_a_turn": 1000 * (time.process_time() - used) / done,
-    }
-
-
-async def memory(count: int, characters: int) -> dict[str, Any]:
-    """Memory after each tenth of so many turns without a store."""
-    graph = build_graph(model=Instant(), actions=[Evidence(characters)]).compile()
-    held = []
-    for n in range(count):
-        await graph.ainvoke({"question": f"When, {n}?"})
-        if (n + 1) % max(count // 10, 1) == 0:
-            held.append(round(megabytes()))
-    return {
-        "turns": count,
-        "characters": characters,
-        "megabytes": held,
-        "growth_of_the_last_half": held[-1] / held[len(held) // 2 - 1],
-    }
 
 
 def serving(folder: str) -> None:
@@ -241,23 +187,17 @@ def serve(count: int, seconds: float, pause: float) -> dict[str, Any]:
 def main() -> None:
     """Measure and print one line of JSON."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["turns", "memory", "serve", "serving"])
-    parser.add_argument("--conversations", type=int, default=50)
+    parser.add_argument("what", choices=["serve", "serving"])
+    parser.add_argument("--people", type=int, default=50)
     parser.add_argument("--seconds", type=float, default=60)
-    parser.add_argument("--turns", type=int, default=2_000)
-    parser.add_argument("--characters", type=int)
     parser.add_argument("--pause", type=float, default=5.0, help="seconds that a person reads, on average")
     parser.add_argument("--folder", help="where the server keeps what it stores")
     given = parser.parse_args()
     if given.what == "serving":
         with contextlib.suppress(KeyboardInterrupt):
             serving(given.folder)
-    elif given.what == "serve":
-        print(json.dumps(serve(given.conversations, given.seconds, given.pause)))
-    elif given.what == "turns":
-        print(json.dumps(asyncio.run(turns(given.conversations, given.seconds, given.characters or 1_000))))
     else:
-        print(json.dumps(asyncio.run(memory(given.turns, given.characters or 50_000))))
+        print(json.dumps(serve(given.people, given.seconds, given.pause)))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Loading into an engine, measured on a PostgreSQL with pgvector of its own: `python -m tests.benchmarks.loading WHAT`.
 
 `throughput` is passages a second of `load_into`, encoding taking no time, over those of the engine's fastest path alone;
-`ray` is encoding with workers of Ray over one process, each on one thread; `kills` is a loader killed at random moments.
+`ray` is encoding with workers of Ray over one process, each on one thread.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from langgraph_convcoa.retrieval.engine.ray_load import ray_load
 from langgraph_convcoa.retrieval.progress import Progress
 from tests import ROOT
 from tests.postgres_server import pgvector_server
-from tests.retrieval.engine.killed import killed
+from tests.retrieval.engine.killed import contents
 
 _DISTINCT = 40_000
 _TOGETHER = 1_280  # Passages in a transaction of the fastest path.
@@ -157,7 +157,7 @@ def ray(address: str, count: int, workers: int, runs: int) -> dict[str, Any]:
     """Passages a second from the first that is written to the last, of one process and of workers, in alternation."""
     os.environ["OMP_NUM_THREADS"] = "1"
     rates: dict[str, list[float]] = {"one process": [], f"{workers} workers": []}
-    stored: dict[str, Any] = {}
+    stored: list[Any] = []
     for run in range(runs):
         for what, number in (("one process", 0), (f"{workers} workers", workers)):
             collection = f"ray_{run}_{number}"
@@ -174,15 +174,14 @@ def ray(address: str, count: int, workers: int, runs: int) -> dict[str, Any]:
                 load_into(opened(), documents(count, count), encoder, progress=note)
             (start, first), (end, last) = seen[0], seen[-1]
             rates[what].append((last - first) / (end - start))
-            stored[what] = contents(opened(), [f"d{i}" for i in range(count)], encoder)
+            stored.append(contents(opened(), [f"d{i}" for i in range(count)], encoder))
     one, many = rates.values()
-    same = len({json.dumps(one, sort_keys=True) for one in stored.values()}) == 1
     return {
         "passages": count,
         "passages a second": rates,
         "best over best": max(many) / max(one),
         "run by run": [b / a for a, b in zip(one, many, strict=True)],
-        "equal": same,
+        "equal": all(one == stored[0] for one in stored),
         "load average": os.getloadavg(),
     }
 
@@ -191,21 +190,9 @@ def _read(told: Any, count: int) -> Iterator[Document]:
     return documents(count, count)
 
 
-def contents(engine: Engine, names: Sequence[str], encoder: Encoder) -> dict[str, list[Any]]:
-    """All that is stored of some documents."""
-    engine.open(encoder.dimension, encoder.name)
-    found = {}
-    ids = [part for parts in engine.parts(names).values() for part in parts]
-    for start in range(0, len(ids), 1000):
-        for one in engine.patterns(ids[start : start + 1000]):
-            sums = zlib.crc32(np.asarray(one.vectors).tobytes())
-            found[one.id] = [one.document, one.text, dict(one.terms), one.digest.hex(), sums]
-    return found
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["throughput", "ray", "kills"])
+    parser.add_argument("what", choices=["throughput", "ray"])
     parser.add_argument("--passages", type=int)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--runs", type=int, default=3, help="throughput and ray: both ways, one after the other, so often")
@@ -213,10 +200,8 @@ def main() -> None:
     with pgvector_server() as server:
         if given.what == "throughput":
             report = throughput(server, given.passages or 200_000, given.runs)
-        elif given.what == "ray":
-            report = ray(server, given.passages or 3_000, given.workers, given.runs)
         else:
-            report = killed(server, given.passages or 2_000, 20)
+            report = ray(server, given.passages or 3_000, given.workers, given.runs)
     print(json.dumps(report, indent=2))
 
 

@@ -1,8 +1,4 @@
-"""What a turn costs beyond its model and its actions: `make bench`.
-
-The model and the actions answer at once, so that the time is the graph's own: the first look, planning, dispatch, verification
-of four guesses against five passages each, the draft's citations, and the round's bookkeeping.
-"""
+"""What a turn costs beyond its model and its actions, which answer at once: `make bench`."""
 
 from __future__ import annotations
 
@@ -17,7 +13,7 @@ from pytest_benchmark.fixture import BenchmarkFixture
 
 from langgraph_convcoa import build_graph
 from langgraph_convcoa.actions.base import ActionRequest
-from tests.fakes import FACTS, ScriptedModel, WaitingAction, node, plan
+from tests.fakes import FACTS, ScriptedModel, node, plan
 
 FILLER = " ".join(
     f"Sentence {n} of this passage tells of networks, patterns, queries and the {1900 + n} experiments." for n in range(8)
@@ -64,12 +60,3 @@ def test_a_turn_of_four_sub_questions(benchmark: BenchmarkFixture, stored: bool,
         out = benchmark.pedantic(turn, rounds=100, warmup_rounds=5)
     assert stored or [item["status"] for item in out["chain"]] == ["kept"] * 4
     assert out["usage"]["llm_calls"] == 1
-
-
-@pytest.mark.benchmark(group="parallel actions")
-def test_four_actions_that_each_wait_half_a_second(benchmark: BenchmarkFixture) -> None:
-    """The whole turn; the actions' phase is this less the overhead above, and stays near 0.5 s when they run side by side."""
-    action = WaitingAction("instant", seconds=0.5)
-    out = benchmark.pedantic(graph(action).invoke, args=({"question": "All four?"},), rounds=5, warmup_rounds=1)
-    assert [item["status"] for item in out["chain"]] == ["kept"] * 4
-    assert action.most_running == 4

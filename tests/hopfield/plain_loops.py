@@ -46,15 +46,13 @@ def transposed(matrix):
 
 
 def layer(queries, keys, value, *, betas, activation, allowed=None, steps=1):
-    """Z of one batch entry: Q (m, a), K (n, a), W_V (a, output), one beta a head; heads are equal slices of a.
-
-    V = K W_V is made first, as the paper has it, and the steps before the last go through K.
-    """
+    """Z of one batch entry: Q (m, a), K (n, a), W_V (a, output), one beta a head; heads are equal slices of a."""
     size = len(queries[0]) // len(betas)
     output = [[0.0] * len(value[0]) for _ in queries]
     for head, beta in enumerate(betas):
         part = slice(head * size, (head + 1) * size)
         key = [row[part] for row in keys]
+        # As the paper has it: V = K W_V is made first, and the steps before the last go through K.
         v = product(key, value[part])
         for m, whole in enumerate(queries):
             state = whole[part]

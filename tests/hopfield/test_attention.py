@@ -8,17 +8,10 @@ from hypothesis import strategies as st
 from langgraph_convcoa.hopfield.attention import retrieve, split
 from langgraph_convcoa.hopfield.energy import converge, energy, similarity, update
 from tests.hopfield import plain_loops
+from tests.hopfield.memories import memories
 
 NAMES = ["sparsemax", "entmax15", "softmax", "softmax_1"]
 BETA = st.floats(0.05, 50)
-
-
-@st.composite
-def memories(draw):
-    """Queries (m, d) and stored patterns (n, d)."""
-    generator = torch.Generator().manual_seed(draw(st.integers(0, 2**32 - 1)))
-    m, n, d = draw(st.integers(1, 4)), draw(st.integers(1, 12)), draw(st.integers(1, 6))
-    return tuple(torch.randn(rows, d, generator=generator, dtype=torch.float64) for rows in (m, n))
 
 
 def identity(d):

@@ -6,18 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langgraph_convcoa.hopfield.energy import converge, energy, update
-from langgraph_convcoa.hopfield.sparsity import associate
+from tests.hopfield.memories import memories
 
 BETA = st.floats(0.05, 50)
-
-
-@st.composite
-def memories(draw):
-    generator = torch.Generator().manual_seed(draw(st.integers(0, 2**32 - 1)))
-    n, d, m = draw(st.integers(1, 12)), draw(st.integers(1, 8)), draw(st.integers(1, 4))
-    scale = draw(st.sampled_from([0.1, 1.0, 3.0]))
-    patterns = scale * torch.randn(n, d, generator=generator, dtype=torch.float64)
-    return scale * torch.randn(m, d, generator=generator, dtype=torch.float64), patterns
 
 
 @given(memories(), BETA)
@@ -29,31 +20,6 @@ def test_the_drop_in_energy_bounds_the_number_of_steps(memory, beta):
     spent = energy(states, patterns, beta) - energy(end.state, patterns, beta)
     assert end.converged.all()
     assert (end.steps - 1 <= 2 * spent / eps**2 + 1e-9).all()
-
-
-def free_energy(x, patterns, beta, name):
-    """E(x) = |x|^2 / 2 - Psi*(beta Y x) / beta for each activation, Psi* its convex conjugate."""
-    z = beta * (x @ patterns.T)
-    p = associate(z, activation=name)
-    if name == "softmax":
-        conjugate = torch.logsumexp(z, dim=-1)
-    elif name == "softmax_1":
-        conjugate = torch.logsumexp(torch.cat([z, torch.zeros_like(z[..., :1])], dim=-1), dim=-1)
-    elif name == "entmax15":
-        conjugate = (p * z).sum(dim=-1) + 4 / 3 * (1 - p.pow(1.5).sum(dim=-1))
-    else:
-        conjugate = (p * z).sum(dim=-1) - 0.5 * p.square().sum(dim=-1)
-    return 0.5 * x.square().sum(dim=-1) - conjugate / beta
-
-
-@given(memories(), BETA, st.sampled_from(["sparsemax", "entmax15", "softmax", "softmax_1"]))
-def test_each_activation_lowers_its_own_energy_by_half_the_squared_step(memory, beta, name):
-    x, patterns = memory
-    for _ in range(4):
-        after = associate(x @ patterns.T, activation=name, beta=beta) @ patterns
-        drop = free_energy(x, patterns, beta, name) - free_energy(after, patterns, beta, name)
-        assert (drop >= 0.5 * (x - after).square().sum(dim=-1) - 1e-8).all()
-        x = after
 
 
 @given(memories(), BETA)

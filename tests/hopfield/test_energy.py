@@ -7,21 +7,14 @@ from hypothesis import strategies as st
 
 from langgraph_convcoa.hopfield.energy import conjugate, energy, similarity, update
 from langgraph_convcoa.hopfield.sparsity import sparsemax
+from tests.hopfield.memories import memories
 
 BETA = st.floats(0.05, 50)
+# A state (d) and stored patterns.
+MEMORIES = memories().map(lambda memory: (memory[0][0], memory[1]))
 
 
-@st.composite
-def memories(draw):
-    """A state and stored patterns, of length one or not."""
-    generator = torch.Generator().manual_seed(draw(st.integers(0, 2**32 - 1)))
-    n, d = draw(st.integers(1, 12)), draw(st.integers(1, 8))
-    scale = draw(st.sampled_from([0.1, 1.0, 3.0]))
-    patterns = scale * torch.randn(n, d, generator=generator, dtype=torch.float64)
-    return scale * torch.randn(d, generator=generator, dtype=torch.float64), patterns
-
-
-@given(memories(), BETA)
+@given(MEMORIES, BETA)
 def test_a_step_lowers_the_energy_by_half_its_squared_length(memory, beta):
     x, patterns = memory
     after = update(x, patterns, beta)
@@ -29,7 +22,7 @@ def test_a_step_lowers_the_energy_by_half_its_squared_length(memory, beta):
     assert float(drop) >= 0.5 * float((x - after).square().sum()) - 1e-9
 
 
-@given(memories(), BETA)
+@given(MEMORIES, BETA)
 def test_a_pattern_with_the_margin_is_retrieved_exactly(memory, beta):
     x, patterns = memory
     products = patterns @ x
@@ -46,7 +39,7 @@ def test_the_margin_is_tight():
     assert not torch.equal(update(x, patterns, 1 / 0.61), patterns[0])
 
 
-@given(memories(), st.one_of(BETA, st.just(0.0), st.just(math.inf)))
+@given(MEMORIES, st.one_of(BETA, st.just(0.0), st.just(math.inf)))
 def test_similarity_lies_between_the_mean_and_the_best_pattern(memory, beta):
     x, patterns = memory
     value, weights = similarity(x, patterns, beta)
@@ -56,7 +49,7 @@ def test_similarity_lies_between_the_mean_and_the_best_pattern(memory, beta):
     assert float(weights.sum()) == pytest.approx(1)
 
 
-@given(memories())
+@given(MEMORIES)
 def test_similarity_is_the_mean_at_zero_and_the_best_at_infinity(memory):
     x, patterns = memory
     products = patterns @ x
@@ -64,7 +57,7 @@ def test_similarity_is_the_mean_at_zero_and_the_best_at_infinity(memory):
     assert float(similarity(x, patterns, math.inf)[0]) == pytest.approx(float(products.max()), abs=1e-9)
 
 
-@given(memories())
+@given(MEMORIES)
 def test_conjugate_is_as_the_paper_writes_it_and_its_gradient_is_sparsemax(memory):
     z = (memory[1] @ memory[0]).requires_grad_()
     weights = sparsemax(z.detach())

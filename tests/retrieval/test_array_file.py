@@ -45,15 +45,6 @@ def test_what_is_no_such_file(tmp_path):
         ArrayFile(path, kind="other", version=2)
 
 
-@pytest.mark.parametrize("cut", [0, 4, 40, -1])
-def test_a_file_that_is_cut_off(tmp_path, cut):
-    path = tmp_path / "file"
-    write_arrays(path, ARRAYS, kind="test", version=1)
-    path.write_bytes(path.read_bytes()[:cut])
-    with pytest.raises(RetrievalError, match="damaged or cut off"):
-        ArrayFile(path, kind="test", version=1)
-
-
 def test_a_folder_that_cannot_be_made(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(RetrievalError, match="cannot be written"):

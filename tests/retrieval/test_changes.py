@@ -1,7 +1,6 @@
 from langchain_core.documents import Document
 
-from langgraph_convcoa.retrieval.changes import entries_of, select
-from tests.retrieval.conftest import BagOfWords
+from langgraph_convcoa.retrieval.changes import entries_of
 
 
 def part(name, number, of=None):
@@ -14,10 +13,3 @@ def test_passages_are_grouped_by_the_parts_of_a_document():
     # A part that does not follow on the one before it is a document of its own.
     assert groups == [("a", ["a#1", "a#2"]), ("b", ["b#1"]), ("c", ["c"]), ("a#3", ["a#3"]), ("c#2", ["c#2"])]
     assert list(entries_of([])) == []
-
-
-def test_one_document_given_twice_is_stored_once():
-    document = Document("Apples grow.", id="a")
-    given = [document, document, Document("Apples grow.", id="a")]
-    chosen = select(given, BagOfWords(), replace=False, digests=lambda _: {}, owners=lambda _: {})
-    assert (chosen.done.ids, [entry.id for entry in chosen.entries], chosen.done.unchanged) == (["a"], ["a"], 0)

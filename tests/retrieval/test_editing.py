@@ -9,7 +9,7 @@ from langgraph_convcoa.retrieval.memory_corpus import MemoryCorpus
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 from tests.retrieval.test_vectorstore import in_memory
 
-BOOK = Document("One apple fell. " * 20 + "\n\n" + "Two pears fell. " * 20, id="book", metadata={"page": 4})
+BOOK = Document("One apple fell. " * 20 + "\n\n" + "Two pears fell. " * 20, id="book", metadata={"page": 4, "source": "book"})
 DOCUMENTS = [Document("Quinces are sour.", id="q", metadata={"n": [1]}), Document("Sloes are blue.", id="s"), BOOK]
 
 
@@ -52,28 +52,25 @@ def test_without_a_cleanup_nothing_goes(retriever, records):
     assert len(held(retriever)) == 4
 
 
-@pytest.mark.parametrize("batch_size", [1, 100])
-def test_an_incremental_cleanup_replaces_what_the_sources_had(retriever, records, batch_size):
-    options = {"cleanup": "incremental", "source_id_key": "source", "batch_size": batch_size}
-    assert run([text("a", "1"), text("c", "2")], records, retriever, **options) == [2, 0, 0, 0]
-    assert run([text("changed", "1")], records, retriever, **options) == [1, 0, 0, 1]
+A, B, C, D, CHANGED = (text(*what) for what in (("a", "1"), ("b", "1"), ("c", "2"), ("d", "3"), ("changed", "1")))
+
+
+@pytest.mark.parametrize(
+    ("options", "runs"),
+    [
+        ({"cleanup": "incremental"}, [([A, C], [2, 0, 0, 0]), ([CHANGED], [1, 0, 0, 1]), ([], [0, 0, 0, 0])]),
+        ({"cleanup": "incremental", "batch_size": 1}, [([A, C], [2, 0, 0, 0]), ([CHANGED], [1, 0, 0, 1])]),
+        ({"cleanup": "full"}, [([A, C, BOOK], [3, 0, 0, 0]), ([C, CHANGED], [1, 0, 1, 2])]),
+        ({"cleanup": "scoped_full"}, [([A, B, C], [3, 0, 0, 0]), ([CHANGED], [1, 0, 0, 2])]),
+    ],
+    ids=["incremental", "one by one", "full", "scoped"],
+)
+def test_a_cleanup_leaves_what_langchain_says(retriever, records, options, runs):
+    for documents, counts in runs:
+        assert run(documents, records, retriever, source_id_key="source", **options) == counts
     assert held(retriever) == ["The text c.", "The text changed."]
-    assert run([], records, retriever, **options) == [0, 0, 0, 0]
-
-
-def test_a_full_cleanup_leaves_what_the_loader_has(retriever, records):
-    assert run([text("a", "1"), text("b", "1"), BOOK], records, retriever, cleanup="full") == [3, 0, 0, 0]
-    assert run([text("b", "1"), text("d", "3")], records, retriever, cleanup="full") == [1, 0, 1, 2]
-    assert held(retriever) == ["The text b.", "The text d."]
     assert run([], records, retriever, cleanup="full") == [0, 0, 0, 2]
     assert retriever.invoke("text") == []
-
-
-def test_a_scoped_full_cleanup_leaves_other_sources(retriever, records):
-    options = {"cleanup": "scoped_full", "source_id_key": "source"}
-    assert run([text("a", "1"), text("b", "1"), text("c", "2")], records, retriever, **options) == [3, 0, 0, 0]
-    assert run([text("b", "1")], records, retriever, **options) == [0, 0, 1, 1]
-    assert held(retriever) == ["The text b.", "The text c."]
 
 
 def test_what_went_by_another_way_does_not_stop_a_cleanup(retriever, records):

@@ -130,12 +130,6 @@ def test_batch_search_gives_ids_and_scores_as_invoke_does(retriever):
         retriever.search_batch(queries, [None])
 
 
-def test_a_threshold_leaves_out_what_scores_below(encoder):
-    retriever = HopfieldRetriever.from_documents(DOCUMENTS, encoder=encoder, score_threshold=0.5)
-    assert ids(retriever.invoke("apples grow")) == ["apples"]
-    assert retriever.invoke("unheard") == []
-
-
 def test_long_documents_come_back_in_passages(encoder):
     text = "\n\n".join(f"Paragraph {n} speaks of subject{n} and of nothing else at all in the wide world." for n in range(30))
     retriever = HopfieldRetriever.from_documents([Document(text, id="book", metadata={"page": 4})], encoder=encoder)
@@ -346,13 +340,6 @@ def test_a_setting_can_be_made_configurable(retriever):
     runnable = retriever.configurable_fields(k=ConfigurableField(id="k"))
     assert ids(runnable.invoke("apples", {"configurable": {"k": 1}})) == ["apples"]
     assert len(runnable.invoke("apples")) == 2
-
-
-def test_a_copy_with_other_settings_shares_the_memory(retriever):
-    copy = retriever.model_copy(update={"k": 1})
-    assert copy.corpus is retriever.corpus
-    assert len(copy.invoke("apples")) == 1
-    assert len(retriever.invoke("apples")) == 2
 
 
 async def test_many_at_once_do_not_mix(retriever):

@@ -3,12 +3,10 @@ import math
 import numpy as np
 import pytest
 from langchain_core.documents import Document
-from langchain_core.runnables import ConfigurableField
 
 from langgraph_convcoa.errors import InputError, RetrievalError
 from langgraph_convcoa.retrieval.index.index import Index
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
-from tests.retrieval.conftest import BagOfWords
 
 DOCUMENTS = [
     Document(f"Subject{i} is round. It was found in 19{i:02}. Nothing more is known of it.", id=f"d{i}", metadata={"n": i})
@@ -70,34 +68,6 @@ def test_settings_are_saved_and_can_be_set_again(tmp_path, encoder, caplog):
     assert HopfieldRetriever.from_pretrained(tmp_path / "index", encoder=encoder).filter is None
     with pytest.raises(InputError, match="betta"):
         HopfieldRetriever.from_pretrained(tmp_path / "index", encoder=encoder, betta=1)
-
-
-@pytest.mark.parametrize("where", ["memory", "disk"])
-def test_documents_added_updated_and_deleted(tmp_path, encoder, where):
-    retriever = HopfieldRetriever.from_documents(
-        DOCUMENTS, encoder=encoder, k=1, path=tmp_path / "index" if where == "disk" else None
-    )
-    copy = retriever.model_copy(update={"k": 2})
-    assert retriever.add_documents([Document("Quinces are sour.", id="q"), *DOCUMENTS[:2]]) == ["q", "d0", "d1"]
-    assert retriever.invoke("quinces")[0].id == "q"
-    assert len(retriever.corpus) == 41
-    with pytest.raises(RetrievalError, match="'q' is there already"):
-        retriever.add_documents([Document("Quinces are hard.", id="q")])
-    retriever.update([Document("Quinces are hard. Medlars are soft.", id="q"), Document("Sloes are blue.", id="s")])
-    assert retriever.invoke("quinces")[0].page_content.startswith("Quinces are hard.")
-    assert retriever.invoke("sloes")[0].id == "s"
-    retriever.delete(["q"])
-    assert retriever.invoke("quinces")[0].id != "q"
-    # One that is not there is passed over, as LangChain's indexing API wants it.
-    assert retriever.delete(["q", "nobody"])["num_deleted"] == 0
-    assert len(retriever.corpus) == 41
-    with pytest.raises(RetrievalError, match="without text"):
-        retriever.update([Document(" ", id="s")])
-    retriever.compact()
-    assert retriever.invoke("sloes")[0].id == "s"
-    assert len(retriever.corpus) == 41
-    assert [found.id for found in retriever.invoke("subject3")] == ["d3"]
-    assert copy.corpus is retriever.corpus
 
 
 def test_a_memory_in_memory_is_saved_with_its_changes_and_a_saved_one_in_place_of_another(tmp_path, encoder):
@@ -171,21 +141,12 @@ def test_bad_settings_are_told_before_an_index_is_made(tmp_path, encoder):
     assert not (tmp_path / "index").exists()
 
 
-async def test_configured_and_async_over_an_index(on_disk):
-    runnable = on_disk.configurable_fields(k=ConfigurableField(id="k"))
-    found = await runnable.ainvoke("subject3", {"configurable": {"k": 1}})
-    assert [document.id for document in found] == ["d3"]
-
-
 def test_unusable_vectors_leave_a_memory_as_it_was(encoder):
     retriever = HopfieldRetriever.from_documents(DOCUMENTS, encoder=encoder)
     encoder.encode_passages = lambda texts, progress=False: np.full((len(texts), encoder.dimension), np.nan)
     with pytest.raises(RetrievalError, match="NaN"):
         retriever.add_documents([Document("New.", id="new")])
     assert len(retriever.corpus) == 40
-    other = HopfieldRetriever(corpus=retriever.corpus, encoder=BagOfWords(dimension=16))
-    with pytest.raises(RetrievalError, match="length"):
-        other.add_documents([Document("New.", id="new")])
 
 
 def test_what_a_killed_writer_left_beside_an_index_goes(tmp_path, encoder):

@@ -27,10 +27,3 @@ class TestHopfieldRetriever(RetrieversIntegrationTests):
     @property
     def retriever_query_example(self):
         return "Who described the Hopfield network?"
-
-
-@pytest.mark.slow
-async def test_k_and_history_through_ainvoke():
-    retriever = HopfieldRetriever(**TestHopfieldRetriever().retriever_constructor_params)
-    found = await retriever.ainvoke("When was that?", k=1, history=[("Who introduced sparsemax?", "Martins and Astudillo.")])
-    assert [document.id for document in found] == ["sparsemax-2016"]

@@ -155,26 +155,19 @@ def test_another_encoder_ranks_what_the_stores_own_embeddings_found(encoder):
     assert memory.dimension == encoder.dimension == stage.encoder.dimension
 
 
-def test_windows_are_encoded_once(tmp_path):
+@pytest.mark.parametrize("kept", [True, False])
+def test_windows_are_encoded_once(tmp_path, kept):
     store = in_memory()
-    stage = VectorStoreCorpus(store, cache=PatternCache(tmp_path / "cache.sqlite"))
+    stage = VectorStoreCorpus(store, cache=PatternCache(tmp_path / "cache.sqlite") if kept else None)
     seen = store.embeddings.documents
     seen.clear()
     fetch(stage, "sync", "sparsemax", k=4)
     assert len(seen) == len(set(seen)) == 4
     fetch(stage, "sync", "apples", k=4)
     count = len(seen)
-    fetch(VectorStoreCorpus(store, cache=PatternCache(tmp_path / "cache.sqlite")), "sync", "apples", k=4)
+    again = VectorStoreCorpus(store, cache=PatternCache(tmp_path / "cache.sqlite")) if kept else stage
+    fetch(again, "sync", "apples", k=4)
     assert len(seen) == count
-
-
-def test_without_a_cache_windows_are_kept_in_memory():
-    store = in_memory()
-    stage = VectorStoreCorpus(store)
-    fetch(stage, "sync", "sparsemax", k=4)
-    count = len(store.embeddings.documents)
-    fetch(stage, "sync", "apples", k=4)
-    assert len(store.embeddings.documents) == count
 
 
 @both

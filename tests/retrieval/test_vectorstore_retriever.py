@@ -3,8 +3,6 @@ from langchain_core.messages import AIMessage, HumanMessage
 
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
-from langgraph_convcoa.retrieval.scoring.topk import search
-from langgraph_convcoa.retrieval.searcher import Hit
 from tests.retrieval.test_vectorstore import DOCUMENTS, TextStore, WordEmbeddings, in_memory
 
 
@@ -14,25 +12,17 @@ def answers(documents):
 
 async def test_it_ranks_as_the_retriever_over_the_same_documents_does():
     retriever = HopfieldRetriever.from_vectorstore(in_memory(), k=3)
-    plain = HopfieldRetriever.from_documents(DOCUMENTS, encoder=WordEmbeddings(), k=3)
+    plain = HopfieldRetriever.from_documents(DOCUMENTS, encoder=WordEmbeddings(), k=3, lexical_weight=0.0, graph=None)
     history = [("Where do apples grow?", "On trees.")]
     for question, turns in (("Who proposed sparsemax?", None), ("When do they ripen?", history)):
-        states = plain._query([question], [turns]).states
         # Equal scores come in the order of the store, so that only those of texts that share a word can be compared.
-        hits = [hit for hit in dense(plain, states, 3) if hit.score > 0]
-        expected = [(hit.passage.document.id, pytest.approx(hit.score, rel=1e-4)) for hit in hits]
+        hits = [(one.id, one.metadata["score"]) for one in plain.invoke(question, history=turns) if one.metadata["score"] > 0]
+        expected = [(name, pytest.approx(score, rel=1e-4)) for name, score in hits]
         found = retriever.invoke(question, history=turns)
         assert [(document.id, document.metadata["score"]) for document in found][: len(hits)] == expected
         assert answers(await retriever.ainvoke(question, history=turns)) == answers(found)
     assert found[0].metadata["source"] == "apples"
     assert found[0].metadata["year"] == 2020
-
-
-def dense(retriever, states, k):
-    view = retriever.corpus.snapshot()
-    (ranking,) = search(view.patterns, states, k=k)
-    passages = view.fetch(ranking.indices.tolist())
-    return [Hit(*entry, True) for entry in zip(ranking.indices, ranking.scores, passages, strict=True)]
 
 
 async def test_settings_hold(encoder):

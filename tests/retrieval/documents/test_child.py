@@ -12,24 +12,20 @@ from typing import Any
 import pytest
 
 from langgraph_convcoa.actions.tables.process import EngineProcess
-from langgraph_convcoa.retrieval.documents.child import Child, EndedError
 from langgraph_convcoa.retrieval.documents.worker import Workers
 from langgraph_convcoa.text.words import words
 
-_WORKER = "langgraph_convcoa.retrieval.documents.worker"
-_WORDS = ["langgraph_convcoa.text.words", "words", ["It is so."], 5, True]
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals as on POSIX")
 
 
 @pytest.fixture
 def alarm() -> Iterator[None]:
-    """After 0.5 s what Ctrl-C does."""
+    """An alarm does what Ctrl-C does."""
 
     def interrupt(*_: Any) -> None:
         raise KeyboardInterrupt
 
     before = signal.signal(signal.SIGALRM, interrupt)
-    signal.setitimer(signal.ITIMER_REAL, 0.5)
     yield
     signal.setitimer(signal.ITIMER_REAL, 0)
     signal.signal(signal.SIGALRM, before)
@@ -63,6 +59,7 @@ def test_ctrl_c_at_the_terminal_reaches_no_process_that_waits_for_its_next_call(
 def test_the_reply_of_an_interrupted_call_is_none_to_the_next(alarm: None) -> None:
     with Workers() as workers:
         workers.start()
+        signal.setitimer(signal.ITIMER_REAL, 0.5)
         with pytest.raises(KeyboardInterrupt):
             workers.call(_sleep, 30, seconds=10)
         assert workers.call(words, "the next", seconds=5) == ["the", "next"]
@@ -72,17 +69,3 @@ def _sleep(seconds: float) -> None:
     import time
 
     time.sleep(seconds)
-
-
-def test_a_process_that_was_interrupted_killed_or_ended_is_not_usable() -> None:
-    child = Child(_WORKER, "serve(400)")
-    assert child.ask(_WORDS, 60) == {"value": ["it", "is", "so"]}
-    assert child.usable
-    with pytest.raises(EndedError) as raised:
-        child.ask(["time", "sleep", [30], 5, True], 0.2)
-    assert raised.value.late
-    assert not child.usable
-    child.end()
-    with pytest.raises(EndedError) as raised:
-        child.ask(_WORDS, 60)
-    assert not raised.value.late

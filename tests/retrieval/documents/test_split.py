@@ -1,5 +1,3 @@
-import logging
-
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -121,29 +119,10 @@ def test_the_callers_documents_are_left_alone():
     assert document.metadata == {"a": 1}
 
 
-@pytest.mark.parametrize("ids", [("x", "x"), ("x", "x#1")])
-def test_an_id_used_twice_is_an_error_that_names_it(ids):
-    documents = [Document("word " * 100, id=ids[0]), Document("short", id=ids[1])]
-    with pytest.raises(RetrievalError, match=f"'{ids[1]}' is used twice"):
-        split_documents(documents, BagOfWords())
-
-
-def test_empty_documents_are_left_out_with_a_warning(caplog):
-    with caplog.at_level(logging.WARNING):
-        passages = split_documents([Document(" \n"), Document("text"), Document("")], BagOfWords())
-    assert [passage.page_content for passage in passages] == ["text"]
-    assert "2 document(s) without text" in caplog.text
-
-
 @pytest.mark.parametrize("documents", [[], [Document(""), Document(" ")]])
 def test_no_text_at_all_is_an_error(documents):
     with pytest.raises(RetrievalError, match="no document with text"):
         split_documents(documents, BagOfWords())
-
-
-def test_lone_surrogates_become_replacement_characters():
-    (passage,) = split("a \ud800 b")
-    assert passage.page_content == "a \ufffd b"
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ import gc
 import os
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +14,7 @@ import pytest
 from langgraph_convcoa.errors import DocumentError, InputError
 from langgraph_convcoa.retrieval.documents.worker import LimitError, Workers
 from langgraph_convcoa.text.words import words
-from tests.bounds import joined, wait_until
+from tests.bounds import run_in_threads, wait_until
 
 
 # What the workers are asked to do; they find it by its name, as they find the readers.
@@ -150,13 +149,7 @@ def test_errors_of_the_library_keep_their_type(shared: Workers) -> None:
 def test_threads_share_workers_and_wait_for_a_free_one() -> None:
     found: list[str] = []
     with Workers(2) as workers:
-        threads = [
-            threading.Thread(target=lambda n=n: found.append(workers.call(echo, f"{n}" * 100_000, seconds=20)), daemon=True)
-            for n in range(8)
-        ]
-        for thread in threads:
-            thread.start()
-        joined(threads)
+        run_in_threads(lambda n=n: found.append(workers.call(echo, f"{n}" * 100_000, seconds=20)) for n in range(8))
     assert sorted(found) == [f"{n}" * 100_000 for n in range(8)]
 
 

@@ -1,6 +1,5 @@
 import multiprocessing
 import sqlite3
-import threading
 from contextlib import closing
 
 import numpy as np
@@ -9,7 +8,7 @@ import pytest
 from langgraph_convcoa.errors import RetrievalError
 from langgraph_convcoa.retrieval.encoders import cache as module
 from langgraph_convcoa.retrieval.encoders.cache import PatternCache, encode_texts
-from tests.bounds import SECONDS, joined
+from tests.bounds import SECONDS
 from tests.retrieval.conftest import BagOfWords
 
 TEXTS = ["apples grow", "pears fall", "apples grow", "plums rot"]
@@ -140,17 +139,3 @@ def test_two_processes_share_a_file(tmp_path, encoder):
     texts = [f"text number {n}" for n in range(450)]
     np.testing.assert_array_equal(encode_texts(encoder, texts, PatternCache(path)), encode_texts(encoder, texts, None))
     assert len(PatternCache(path)) == 450
-
-
-def test_threads_share_a_cache(tmp_path):
-    cache, results = PatternCache(tmp_path / "c.sqlite"), []
-    threads = [
-        threading.Thread(target=lambda: results.append(encode_texts(BagOfWords(), TEXTS, cache)), daemon=True)
-        for _ in range(4)
-    ]
-    for thread in threads:
-        thread.start()
-    joined(threads)
-    assert len(results) == 4
-    for result in results:
-        np.testing.assert_array_equal(result, results[0])

@@ -247,40 +247,34 @@ def weights(change: Callable[[dict[str, Any]], None]) -> Callable[[Path], None]:
     return rewrite
 
 
+CHANGED: dict[str, list[dict[str, Any]]] = {
+    "config.json": [
+        *({"model_type": kind} for kind in ("roberta", None)),
+        *({"hidden_act": name} for name in ("relu", "gelu_new")),
+        *({"convcoa_attention": name} for name in ("softmax1", "linear")),
+        # More layers than weights, fewer, in words.
+        *({"num_hidden_layers": layers} for layers in (3, 1, "two")),
+        {"position_embedding_type": "relative_key"},
+        {"is_decoder": True},
+        {"num_attention_heads": 5},
+        {"max_position_embeddings": None},
+    ],
+    "sentence_bert_config.json": [{"do_lower_case": True}, {"transformer_task": "fill-mask"}, {"query_length": 32}],
+    "tokenizer_config.json": [{"model_max_length": length} for length in (None, 1)],
+    "config_sentence_transformers.json": [{"prompts": {"query": "query: "}}, {"default_prompt_name": "query"}],
+    "1_Pooling/config.json": [{"pooling_mode": mode} for mode in ("max", "mean+max")],
+}
+TEXTS_OF = {
+    "modules.json": ["[]", "[{", '{"a": 1}'],
+    "config.json": ["{", "[1]", "[" * 100_000],
+    "tokenizer.json": ["{", '{"version": "9"}'],
+}
+WORD = "embeddings.word_embeddings.weight"
 OTHERS: dict[str, Callable[[Path], None]] = {
-    "another model": changed("config.json", model_type="roberta"),
-    "no model type": changed("config.json", model_type=None),
-    "another activation": changed("config.json", hidden_act="relu"),
-    "approximate gelu": changed("config.json", hidden_act="gelu_new"),
-    "relative positions": changed("config.json", position_embedding_type="relative_key"),
-    "a decoder": changed("config.json", is_decoder=True),
-    "softmax_1": changed("config.json", convcoa_attention="softmax1"),
-    "an attention not known": changed("config.json", convcoa_attention="linear"),
-    "heads that do not fit": changed("config.json", num_attention_heads=5),
-    "more layers than weights": changed("config.json", num_hidden_layers=3),
-    "fewer layers than weights": changed("config.json", num_hidden_layers=1),
-    "layers in words": changed("config.json", num_hidden_layers="two"),
-    "no positions": changed("config.json", max_position_embeddings=None),
-    "lower case": changed("sentence_bert_config.json", do_lower_case=True),
-    "another task": changed("sentence_bert_config.json", transformer_task="fill-mask"),
-    "a setting not known": changed("sentence_bert_config.json", query_length=32),
-    "no length": changed("tokenizer_config.json", model_max_length=None),
-    "one token": changed("tokenizer_config.json", model_max_length=1),
-    "a prompt": changed("config_sentence_transformers.json", prompts={"query": "query: "}),
-    "a default prompt": changed("config_sentence_transformers.json", default_prompt_name="query"),
-    "max pooling": changed("1_Pooling/config.json", pooling_mode="max"),
-    "two poolings": changed("1_Pooling/config.json", pooling_mode="mean+max"),
-    "a dense layer": kinds("Transformer", "Pooling", "Dense"),
-    "no pooling": kinds("Transformer"),
+    **{f"{name} {values}": changed(name, **values) for name, every in CHANGED.items() for values in every},
+    **{f"{name} {text[:9]}": written(name, text) for name, every in TEXTS_OF.items() for text in every},
+    **{" ".join(types): kinds(*types) for types in (("Transformer", "Pooling", "Dense"), ("Transformer",))},
     "another module": kinds("StaticEmbedding", "Pooling"),
-    "no modules": written("modules.json", "[]"),
-    "modules cut short": written("modules.json", "[{"),
-    "modules of another kind": written("modules.json", '{"a": 1}'),
-    "config cut short": written("config.json", "{"),
-    "config of another kind": written("config.json", "[1]"),
-    "config too deep": written("config.json", "[" * 100_000),
-    "tokenizer cut short": written("tokenizer.json", "{"),
-    "tokenizer of another kind": written("tokenizer.json", '{"version": "9"}'),
     "no tokenizer": lambda folder: (folder / "tokenizer.json").unlink(),
     "no weights": lambda folder: (folder / "model.safetensors").unlink(),
     "weights cut short": half,
@@ -289,7 +283,6 @@ OTHERS: dict[str, Callable[[Path], None]] = {
     "half precision": weights(lambda tensors: tensors.update({k: v.astype(np.float16) for k, v in tensors.items()})),
     "fewer words": weights(lambda tensors: tensors.update({WORD: tensors[WORD][:5].copy()})),
 }
-WORD = "embeddings.word_embeddings.weight"
 
 
 @pytest.mark.parametrize("kind", OTHERS)
@@ -312,7 +305,7 @@ def test_a_damaged_encoder_that_was_saved_here_is_an_error(saved: Path, tmp_path
 def test_an_encoder_with_the_attention_of_an_experiment_is_an_error(saved: Path, tmp_path: Path) -> None:
     shutil.copytree(saved, tmp_path / "bert")
     (tmp_path / "bert" / "checksums.json").unlink()
-    OTHERS["softmax_1"](tmp_path / "bert")
+    changed("config.json", convcoa_attention="softmax1")(tmp_path / "bert")
     with pytest.raises(RetrievalError, match="OutEffHop"):
         SentenceTransformerEncoder(str(tmp_path / "bert"), device="cpu").encode_queries(["who"])
 

@@ -70,10 +70,6 @@ def test_what_one_thread_could_not_make_another_makes():
             first.result(SECONDS)
 
 
-def test_values_are_given_though_there_is_no_room_for_them():
-    assert RecentValues[str, int](1).of(["a", "bb", "ccc"], lambda new: map(len, new)) == {"a": 1, "bb": 2, "ccc": 3}
-
-
 def test_the_least_recently_used_value_goes_first():
     recent, made = RecentValues[str, int](2), []
 

@@ -1,7 +1,4 @@
-"""A loader that is killed at random moments and run again: `python -m tests.retrieval.engine.killed ADDRESS COUNT` loads.
-
-For each line on standard input one loader is started, as a process of its own, so that the imports are paid once.
-"""
+"""Loads documents until it is killed, once for each line on standard input: `python -m tests.retrieval.engine.killed ...`."""
 
 from __future__ import annotations
 
@@ -19,6 +16,7 @@ import numpy as np
 from langchain_core.documents import Document
 
 from langgraph_convcoa.retrieval import changes
+from langgraph_convcoa.retrieval.encoders.base import Encoder
 from langgraph_convcoa.retrieval.engine.base import Engine
 from langgraph_convcoa.retrieval.engine.choose import open_engine
 from langgraph_convcoa.retrieval.engine.load import load_into
@@ -109,8 +107,9 @@ def killed(address: str, count: int, kills: int) -> dict[str, Any]:
     }
 
 
-def contents(engine: Engine, names: list[str]) -> dict[str, Any]:
-    used = encoder()
+def contents(engine: Engine, names: list[str], used: Encoder | None = None) -> dict[str, Any]:
+    """All that is stored of some documents."""
+    used = used or encoder()
     engine.open(used.dimension, used.name)
     ids = [part for parts in engine.parts(names).values() for part in parts]
     found = {}

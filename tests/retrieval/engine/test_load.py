@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+from functools import partial
 
 import numpy as np
 import pytest
@@ -15,8 +16,8 @@ from langgraph_convcoa.retrieval.encoders.recent import RecentEncoder
 from langgraph_convcoa.retrieval.engine.load import load_into, loading_elsewhere
 from langgraph_convcoa.retrieval.engine.memory import MemoryEngine
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
-from tests.bounds import joined, wait_until
-from tests.fake_encoder import DIMENSION, WordEncoder
+from tests.bounds import joined, run_in_threads, wait_until
+from tests.fake_encoder import WordEncoder
 
 BATCH = 64
 
@@ -165,23 +166,11 @@ def test_a_passage_whose_id_is_that_of_a_document_of_the_next_batch_is_refused()
 
 
 def test_no_more_is_read_than_the_engine_can_take():
-    class Stuck(MemoryEngine):
-        def __init__(self):
-            super().__init__()
-            self.waiting, self.go = threading.Event(), threading.Event()
-
-        def put(self, passages):
-            if passages:
-                self.waiting.set()
-                assert self.go.wait(60)
-            super().put(passages)
-
-    engine, read, encoder = Stuck(), [], RecentEncoder(WordEncoder(), 5_000)
+    engine, read, encoder = Slow(), [], RecentEncoder(WordEncoder(), 5_000)
     documents = (read.append(document.id) or document for document in some(BATCH * 7))
     thread = threading.Thread(target=load_into, args=(engine, documents, encoder), daemon=True)
     thread.start()
     try:
-        assert engine.waiting.wait(60)
         # One is written, four wait.
         wait_until(lambda: len(read) >= 5 * BATCH, "five batches")
         thread.join(1)
@@ -195,12 +184,7 @@ def test_no_more_is_read_than_the_engine_can_take():
 def test_several_threads_load_parts_of_one_collection(whole):
     engine = MemoryEngine()
     documents = list(some(250))
-    threads = [
-        threading.Thread(target=load_into, args=(engine, documents[part::3], WordEncoder()), daemon=True) for part in range(3)
-    ]
-    for thread in threads:
-        thread.start()
-    joined(threads)
+    run_in_threads(partial(load_into, engine, documents[part::3], WordEncoder()) for part in range(3))
     assert contents(engine) == whole
 
 
@@ -225,18 +209,6 @@ def test_what_cannot_be_stored_is_told_before_anything_of_its_batch_is_written(b
     with pytest.raises(InputError, match=said):
         load_into(engine, iter([*some(80), bad]), encoder)
     assert set(engine.digests([f"d{number}" for number in range(80)])) == {f"d{number}" for number in range(BATCH)}
-
-
-def test_another_encoder_or_dimension_is_refused_before_anything_is_read():
-    engine = MemoryEngine()
-    engine.open(DIMENSION, "another", create=True)
-
-    def unread():
-        raise AssertionError
-        yield
-
-    with pytest.raises(RetrievalError, match="another"):
-        load_into(engine, unread(), WordEncoder())
 
 
 class Own(MemoryEngine):

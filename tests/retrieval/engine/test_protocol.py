@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import count
@@ -182,6 +183,14 @@ def test_another_encoder_or_dimension_is_refused(engine, anywhere):
     with pytest.raises(RetrievalError, match="with vectors of length 9"):
         other.open(9, "test", create=True)
     other.close()
+
+
+def test_a_pickled_engine_works_by_itself(engine):
+    engine.put([passage("x")])
+    copy = pickle.loads(pickle.dumps(engine))
+    assert copy.search(axis(0), 1) == [["x"]]
+    copy.close()
+    assert engine.search(axis(0), 1) == [["x"]]
 
 
 def test_a_collection_that_is_not_there_is_said(anywhere):

@@ -1,7 +1,4 @@
-"""Time and memory of an evidence graph of many passages: `python -m tests.retrieval.graph.size 100000`.
-
-Passages and their vectors are made up; times are of one processor.
-"""
+"""Processor time and memory of a graph of made-up passages: `python -m tests.retrieval.graph.size 100000`."""
 
 from __future__ import annotations
 

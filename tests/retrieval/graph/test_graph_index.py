@@ -155,11 +155,6 @@ def test_a_million_rows_of_one_name_have_as_many_links_as_rows():
     assert counts == [500, 1000]
 
 
-def test_nothing_is_a_graph_too():
-    links = GraphIndex().links
-    assert (links.passages, len(links.entities), links.edges) == (0, 0, 0)
-
-
 def test_a_new_index_has_a_graph_and_one_that_was_made_without_keeps_none(tmp_path):
     encoder = BagOfWords()
     made = [document(n, n, [n]) for n in range(4)]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from langchain_core.documents import Document
 
-from langgraph_convcoa.retrieval.graph.names import joined_hashes, name_hash, names_in, names_of
+from langgraph_convcoa.retrieval.graph.names import name_hash, names_in, names_of
 
 
 def named(text, **metadata):
@@ -71,10 +71,3 @@ def test_of_names_that_overlap_the_longest_is_meant():
     found = names_in("Did ed wood, or Tim, live in Wood Green?", known)
     assert [name.text for name in found] == ["ed wood", "Tim", "Wood Green"]
     assert names_in("", known) == names_in("Ed Wood", known[:0]) == []
-
-
-def test_the_hash_of_one_name_is_that_of_many():
-    tokens = np.array([name_hash("ed"), name_hash("wood"), name_hash("film")], dtype=np.int64)
-    pairs = joined_hashes(tokens, 2, np.array([0, 1]))
-    assert len(set(pairs.tolist())) == 2
-    assert (pairs % 2 == 0).all()

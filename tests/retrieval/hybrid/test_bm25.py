@@ -111,17 +111,6 @@ def test_every_damaged_byte_is_noticed(tmp_path):
             np.testing.assert_array_equal(found, expected)
 
 
-def test_a_damaged_index_stays_damaged(tmp_path):
-    path = tmp_path / "lexical"
-    BM25Index(PASSAGES).save(path)
-    content = path.read_bytes()
-    path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
-    index = BM25Index.load(path)
-    for _ in range(2):
-        with pytest.raises(RetrievalError, match="checksum"):
-            index.scores(["Hopfield"])
-
-
 def turned(index, question, turns):
     return index.scores_with_turns([question], [turns])[0]
 

@@ -8,7 +8,6 @@ from langgraph_convcoa.retrieval.corpus import read
 from langgraph_convcoa.retrieval.hybrid.bm25 import BM25Index
 from langgraph_convcoa.retrieval.hybrid.follower import BM25Follower
 from langgraph_convcoa.retrieval.index.index import Index
-from langgraph_convcoa.retrieval.index.writer import WriterLock
 from langgraph_convcoa.retrieval.memory_corpus import MemoryCorpus, build_memory
 from tests.retrieval.conftest import put
 
@@ -100,14 +99,6 @@ def test_a_saved_file_that_cannot_be_used_is_made_anew(index, tmp_path, encoder,
     assert ("rebuilt" in caplog.text) == (trouble != "missing")
 
 
-def test_an_empty_memory(encoder):
-    follower = BM25Follower()
-    follower.scores(build_memory(DOCUMENTS, encoder), QUERIES)
-    corpus = MemoryCorpus(build_memory(DOCUMENTS[:1], encoder))
-    corpus.delete(["a"])
-    assert follower.scores(corpus.snapshot(), QUERIES).shape == (3, 0)
-
-
 def test_threads_may_add_and_search_at_once(encoder):
     follower, corpus = BM25Follower(), MemoryCorpus(build_memory(DOCUMENTS, encoder))
 
@@ -134,13 +125,3 @@ def test_a_file_that_another_process_wrote_is_read_instead_of_many_passages(inde
     found = reader.scores(index.snapshot(), QUERIES)
     assert added == []
     np.testing.assert_allclose(found, fresh([*DOCUMENTS, *trees]), atol=1e-6)
-
-
-def test_a_file_that_cannot_be_written_leaves_the_search_as_it_is(index, tmp_path, caplog):
-    path = tmp_path / "index" / "lexical"
-    with WriterLock(index.path).held():
-        follower = BM25Follower(path, WriterLock(index.path).held)
-        assert not follower.save(index.snapshot())
-        np.testing.assert_allclose(follower.scores(index.snapshot(), QUERIES), fresh(DOCUMENTS), atol=1e-6)
-    assert "The BM25 index is not kept" in caplog.text
-    assert not path.exists()

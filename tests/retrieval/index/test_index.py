@@ -318,15 +318,6 @@ def test_a_run_that_failed_goes_on_where_it_was(index, small):
     assert len(index) == 400
 
 
-@pytest.mark.slow
-def test_a_megabyte_without_a_full_stop(index, small):
-    put(index, [Document("word " * 200_000, id="long")], small)
-    passages = alive_passages(index)
-    assert len(passages) > 1000
-    assert sum(len(passage.page_content.split()) for passage in passages) == 200_000
-    index.verify()
-
-
 def test_open_or_create(tmp_path, small):
     first = open_or_create(tmp_path / "i", small, "int8", {"k": 3})
     put(first, documents(1), small)

@@ -72,10 +72,7 @@ def contents(folder):
 
 
 def test_a_writer_killed_at_50_random_moments_leaves_50_readable_indexes(tmp_path, encoder, capsys):
-    """Each writer goes on with the index that the last one was killed over; what was reported as done must stand.
-
-    The file of the evidence graph is never in parts, and the graph is the one of the documents that are there.
-    """
+    """What was reported as done stands, and the graph is the one of the documents that are there."""
     folder = tmp_path / "index"
     assert Index.create(folder, encoder, dtype="int8", settings={"graph": True}).save_graph()
     expected: dict[int, str] = {}

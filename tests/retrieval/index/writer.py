@@ -1,7 +1,4 @@
-"""Writes to an index until it is killed, and says on standard output what is committed: `python -m ... FOLDER`.
-
-For each line on standard input one writer is started, as a process of its own, so that the imports are paid once.
-"""
+"""Writes to an index until it is killed, once for each line on standard input, and prints each commit."""
 
 from __future__ import annotations
 

@@ -11,6 +11,8 @@ from langgraph_convcoa.retrieval.query.conversation_state import (
     turn_text,
 )
 
+WEIGHTS = {"history_weight": 0.6, "history_beta": 1.0}
+
 
 def unit(*values):
     vector = np.array(values, dtype=np.float32)
@@ -80,8 +82,8 @@ def test_another_history_is_refused(history):
 def test_a_history_that_recurs_is_encoded_once(encoder):
     states = StateEncoder(encoder)
     turns = [("who wrote sparsemax", "martins")]
-    first = states.states(["when was it"], [turns], history_weight=0.6, history_beta=1.0)
-    again = states.states(["where was it", "when was it"], [turns, turns], history_weight=0.6, history_beta=1.0)
+    first = states.states(["when was it"], [turns], **WEIGHTS)
+    again = states.states(["where was it", "when was it"], [turns, turns], **WEIGHTS)
     assert encoder.queries == ["when was it", "who wrote sparsemax martins", "where was it"]
     np.testing.assert_array_equal(first[0], again[1])
 
@@ -90,28 +92,22 @@ def test_only_so_many_vectors_are_kept(encoder, monkeypatch):
     monkeypatch.setattr("langgraph_convcoa.retrieval.query.conversation_state._KEPT", 2)
     states = StateEncoder(encoder)
     for query in ("one", "two", "three", "three", "one"):
-        states.states([query], [[]], history_weight=0.6, history_beta=1.0)
+        states.states([query], [[]], **WEIGHTS)
     assert encoder.queries == ["one", "two", "three", "one"]
-    assert states.states([], [], history_weight=0.6, history_beta=1.0).shape == (0, 4096)
+    assert states.states([], [], **WEIGHTS).shape == (0, 4096)
 
 
 def test_of_a_very_long_history_the_last_turns_count(encoder):
     turns = [(f"what of topic{i}", f"it is about thing{i}") for i in range(10_000)]
-    weights = {"history_weight": 0.6, "history_beta": 1.0}
-    found = StateEncoder(encoder).states(["what of topic9999"], [turns], **weights)
+    found = StateEncoder(encoder).states(["what of topic9999"], [turns], **WEIGHTS)
     assert len(encoder.queries) == 101
-    np.testing.assert_array_equal(found, StateEncoder(encoder).states(["what of topic9999"], [turns[-100:]], **weights))
+    np.testing.assert_array_equal(found, StateEncoder(encoder).states(["what of topic9999"], [turns[-100:]], **WEIGHTS))
 
 
 def test_histories_do_not_mix(encoder):
     states = StateEncoder(encoder)
-    alone = states.states(["when was it"], [[("dpr", "karpukhin")]], history_weight=0.6, history_beta=1.0)
-    both = states.states(
-        ["when was it", "when was it"],
-        [[("sparsemax", "martins")], [("dpr", "karpukhin")]],
-        history_weight=0.6,
-        history_beta=1.0,
-    )
+    alone = states.states(["when was it"], [[("dpr", "karpukhin")]], **WEIGHTS)
+    both = states.states(["when was it"] * 2, [[("sparsemax", "martins")], [("dpr", "karpukhin")]], **WEIGHTS)
     np.testing.assert_array_equal(both[1], alone[0])
     assert not np.array_equal(both[0], both[1])
 

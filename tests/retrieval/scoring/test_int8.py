@@ -4,51 +4,18 @@ import pytest
 from langgraph_convcoa.retrieval.scoring.int8 import IntegerQueries, dot
 
 
-def rows(seed, m, d):
-    return np.random.default_rng(seed).integers(-127, 128, (m, d)).astype(np.int8)
-
-
-def whole_numbers(queries, values):
-    """The products one would do by hand, from what the digits say."""
-    return values.astype(np.int64) @ queries.rows.T.astype(np.int64)
-
-
 @pytest.mark.parametrize("count", [1, 2, 7])
 @pytest.mark.parametrize(("m", "d"), [(1, 1), (5, 3), (100, 384), (33, 1025)])
 def test_products_are_exact_whole_numbers(count, m, d):
     queries = IntegerQueries.coarse(np.random.default_rng(1).standard_normal((count, d)).astype(np.float32))
-    values = rows(0, m, d)
+    values = np.random.default_rng(0).integers(-127, 128, (m, d)).astype(np.int8)
     values.flags.writeable = False
     for kind in (np.int32, np.float32)[: 1 + (count == 1)]:
         found = dot(values, queries.rows, np.empty((m, count), dtype=kind))
-        np.testing.assert_array_equal(found, whole_numbers(queries, values))
+        np.testing.assert_array_equal(found, values.astype(np.int64) @ queries.rows.T.astype(np.int64))
 
 
 def test_products_do_not_overflow():
     queries = IntegerQueries.coarse(np.ones((2, 5000), dtype=np.float32))
     found = dot(np.full((1, 5000), 127, dtype=np.int8), queries.rows, np.empty((1, 2), dtype=np.int32))
     assert found.tolist() == [[127 * 127 * 5000] * 2]
-
-
-@pytest.mark.parametrize("count", [1, 4])
-def test_a_coarse_query_is_off_by_its_error(count):
-    vectors = np.random.default_rng(2).standard_normal((count, 384)).astype(np.float32)
-    queries = IntegerQueries.coarse(vectors)
-    rounded = queries.rows * queries.steps[:, None]
-    np.testing.assert_allclose(queries.errors, np.linalg.norm(vectors - rounded, axis=1), rtol=1e-6)
-
-
-@pytest.mark.parametrize("count", [1, 4])
-def test_three_digits_are_as_fine_as_float32(count):
-    vectors = np.random.default_rng(3).standard_normal((count, 384)).astype(np.float32)
-    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    values, scales = rows(4, 50, 384), np.random.default_rng(5).random(50).astype(np.float32) / 127
-    queries = IntegerQueries.exact(vectors)
-    expected = (values * scales[:, None].astype(np.float64)) @ vectors.T.astype(np.float64)
-    np.testing.assert_allclose(queries.exact_products(values, scales), expected, atol=2e-7)
-    assert queries.errors.max() < 1e-6
-
-
-def test_a_query_of_zeros_gives_zeros():
-    queries = IntegerQueries.exact(np.zeros((1, 8), dtype=np.float32))
-    assert (queries.exact_products(rows(0, 3, 8), np.ones(3, dtype=np.float32)) == 0).all()

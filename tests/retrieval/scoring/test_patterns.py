@@ -40,16 +40,6 @@ def test_a_read_only_map_is_read_as_it_is(dtype, tmp_path):
     np.testing.assert_allclose(patterns.reach, [lengths[[0, 2]], [lengths[1], lengths[3:].max()]], rtol=1e-6)
 
 
-@pytest.mark.parametrize("dtype", PATTERN_TYPES)
-def test_selected_sets_are_those_sets(dtype):
-    values, scales = encode_patterns(np.random.default_rng(0).standard_normal((9, 4)).astype(np.float32), dtype)
-    patterns = Patterns(values, np.array([0, 2, 5, 9]), scales, dtype)
-    chosen = patterns.select(np.array([2, 0]))
-    assert chosen.offsets.tolist() == [0, 4, 6]
-    np.testing.assert_array_equal(chosen.rows(0, 6), patterns.rows(0, 9)[[5, 6, 7, 8, 0, 1]])
-    assert patterns.select(np.array([], dtype=np.int64)).n == 0
-
-
 @pytest.mark.parametrize("offsets", [[], [0], [0, 4], [1, 5], [0, 1, 5], [0, 5, 5], [0, 6, 5], [[0, 5]]])
 def test_offsets_that_do_not_fit_are_refused(offsets):
     with pytest.raises(RetrievalError, match="do not fit together"):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import pickle
 import socket
 import subprocess
 import sys
@@ -129,15 +128,6 @@ def test_a_server_counts_word_by_word_what_a_file_counts_at_once(engine, monkeyp
     assert by_word == [1, 2, 0]
     assert dict(engine.statistics(["one", "two", "three"]).frequencies) == {"one": 1, "two": 2}
     engine.delete(["x", "y"])
-
-
-def test_a_pickled_engine_has_a_client_of_its_own(engine):
-    copy = pickle.loads(pickle.dumps(engine))
-    assert copy.count() == 0
-    assert copy._connections._client is not engine._connections._client
-    copy.close()
-    assert copy.count() == engine.count() == 0
-    copy.close()
 
 
 def test_an_address_becomes_what_the_client_takes():

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import os
-import pickle
 import signal
 import socket
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import pytest
 
 from langgraph_convcoa.errors import InputError, RetrievalError
 from langgraph_convcoa.retrieval.engine.choose import open_engine
+from langgraph_convcoa.retrieval.engine.postgres.connections import Connections
 from langgraph_convcoa.retrieval.engine.postgres.engine import PostgresEngine
-from tests.bounds import joined
+from tests.bounds import run_in_threads
 from tests.postgres_server import PASSWORD
 from tests.retrieval.engine.test_protocol import DIMENSION, axis, passage
 
@@ -79,10 +79,7 @@ def test_two_that_write_the_same_documents_leave_one_state(engine, connection, a
             own.put([passage(f"x{n}#1", f"x{n}", words=words) for n in (2, 0, 1)] + [passage("y", words=words)])
         own.close()
 
-    threads = [threading.Thread(target=write, args=(words,), daemon=True) for words in ("one two", "one", "three")]
-    for thread in threads:
-        thread.start()
-    joined(threads)
+    run_in_threads(partial(write, words) for words in ("one two", "one", "three"))
     assert engine.count() == 4
     kept = {words for words in ("one two", "one", "three") if engine.patterns(["y"])[0].text == words}
     assert {engine.patterns([f"x{n}#1"])[0].text for n in range(3)} == kept
@@ -92,13 +89,7 @@ def test_two_that_write_the_same_documents_leave_one_state(engine, connection, a
 
 def test_two_make_a_collection_at_once(address):
     engines = [open_engine(address) for _ in range(4)]
-    threads = [
-        threading.Thread(target=engine.open, args=(DIMENSION, "test"), kwargs={"create": True}, daemon=True)
-        for engine in engines
-    ]
-    for thread in threads:
-        thread.start()
-    joined(threads)
+    run_in_threads(partial(engine.open, DIMENSION, "test", create=True) for engine in engines)
     for engine in engines:
         engine.put([passage("x")])
         assert engine.count() == 1
@@ -127,17 +118,6 @@ def test_no_password_in_any_message_or_picture_of_the_engine(address):
     assert raised.value.__cause__ is None
 
 
-def test_an_engine_that_is_down_fails_at_once():
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    engine = open_engine(f"postgresql://u:pw@127.0.0.1:{port}/x?collection=c")
-    start = time.monotonic()
-    with pytest.raises(RetrievalError, match=r"cannot be reached: .*refused"):
-        engine.open(DIMENSION, "test")
-    assert time.monotonic() - start < 5
-
-
 def test_an_engine_that_takes_a_connection_and_says_nothing_is_given_up():
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
@@ -146,22 +126,6 @@ def test_an_engine_that_takes_a_connection_and_says_nothing_is_given_up():
         with pytest.raises(RetrievalError, match="did not answer within 1 s"):
             engine.count()
         assert time.monotonic() - start < 5
-
-
-def test_an_engine_that_is_busy_is_given_up_and_works_again_later(engine, connection, address):
-    engine.put([passage("x")])
-    impatient = open_engine(address, timeout=0.5)
-    impatient.open(DIMENSION, "test")
-    with connection.transaction():
-        connection.execute(f"LOCK TABLE {engine._sql.tables['passages']}")
-        for ask in (lambda: impatient.search(axis(0), 1), lambda: impatient.put([passage("y")])):
-            start = time.monotonic()
-            with pytest.raises(RetrievalError, match="did not answer within"):
-                ask()
-            assert time.monotonic() - start < 5
-    assert impatient.search(axis(0), 1) == [["x"]]
-    assert impatient.count() == 1
-    impatient.close()
 
 
 @contextmanager
@@ -216,17 +180,17 @@ def test_an_engine_that_is_full_says_so_and_keeps_what_it_had(engine, connection
 def test_more_threads_than_connections_wait_for_each_other(engine):
     engine.put([passage("x")])
     found: list[Any] = []
-    threads = [threading.Thread(target=lambda: found.append(engine.search(axis(0), 1)), daemon=True) for _ in range(20)]
-    for thread in threads:
-        thread.start()
-    joined(threads)
+    run_in_threads([lambda: found.append(engine.search(axis(0), 1))] * 20)
     assert found == [[["x"]]] * 20
     assert len(engine._connections._kept) <= 8
 
 
-def test_a_pickled_engine_has_connections_of_its_own(engine):
-    engine.put([passage("x")])
-    copy = pickle.loads(pickle.dumps(engine))
-    assert copy.search(axis(0), 1) == [["x"]]
-    assert not {*map(id, copy._connections._kept)} & {*map(id, engine._connections._kept)}
-    copy.close()
+def test_what_takes_long_has_no_limit_of_the_server(pgvector):
+    limits = ("statement_timeout", "lock_timeout", "idle_session_timeout")
+    given = "%20".join(f"-c%20{limit}%3D60000" for limit in limits)
+    connections = Connections(f"{pgvector}?options={given}", timeout=30, label="It")
+    for limit in limits:
+        assert connections.run(lambda cursor, limit=limit: cursor.execute(f"SHOW {limit}").fetchone()) != ("0",)
+        with connections.session() as session:
+            assert session.execute(f"SHOW {limit}").fetchall() == [("0",)]
+    connections.close()

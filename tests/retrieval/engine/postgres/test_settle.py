@@ -7,6 +7,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import psycopg
@@ -18,7 +19,7 @@ from langgraph_convcoa.retrieval.changes import Committed
 from langgraph_convcoa.retrieval.engine.choose import open_engine
 from langgraph_convcoa.retrieval.engine.load import load_into
 from langgraph_convcoa.retrieval.engine.postgres.engine import PostgresEngine
-from tests.bounds import joined, wait_until
+from tests.bounds import joined, run_in_threads, wait_until
 from tests.fake_encoder import WordEncoder
 from tests.retrieval.engine.test_protocol import DIMENSION, axis, passage
 
@@ -151,10 +152,7 @@ def test_more_threads_than_connections_load_over_one_engine(address):
             started.wait()
             engine.put([passage(f"p{number}")])
 
-    threads = [threading.Thread(target=load, args=(number,), daemon=True) for number in range(10)]
-    for thread in threads:
-        thread.start()
-    joined(threads)
+    run_in_threads(partial(load, number) for number in range(10))
     assert engine.count() == 10
     engine.close()
 
