@@ -1,4 +1,5 @@
 import copy
+import inspect
 import io
 import math
 
@@ -109,6 +110,15 @@ def test_steps_before_the_last_know_nothing_of_the_value_weights(name):
     assert not torch.allclose(module(query, stored), -2.5 * output, atol=1e-3)
 
 
+def test_with_the_identity_for_value_several_steps_are_memory_retrieval_in_the_association_space():
+    module = SparseHopfield(4, beta=1.3, update_steps=5, eps=0.0, dtype=torch.float64)
+    with torch.no_grad():
+        torch.nn.init.eye_(module.value.weight)
+        stored = normal(N, 4, seed=5)
+        expected = retrieve(module.query(QUERY), module.key(stored), beta=1.3, update_steps=5, eps=0.0).state
+        torch.testing.assert_close(module(QUERY, stored), expected)
+
+
 def test_identity_weights_are_memory_retrieval():
     stored = normal(BATCH, N, DIM, seed=1)
     for beta in (0.0, 3.0, math.inf):
@@ -116,6 +126,13 @@ def test_identity_weights_are_memory_retrieval():
         torch.testing.assert_close(module(QUERY, stored), retrieve(QUERY, stored, beta=beta).state)
     with pytest.raises(ValueError, match="equal"):
         layer().identity_()
+
+
+def test_the_order_of_the_patterns_does_not_matter_and_that_of_the_queries_is_kept():
+    module, order, turned = layer(update_steps=2), [3, 1, 4, 0, 2], [1, 0]
+    output = module(QUERY, PATTERNS, pair_mask=PAIRS)
+    permuted = module(QUERY[:, turned], PATTERNS[:, order], pair_mask=PAIRS[:, turned][:, :, order])
+    torch.testing.assert_close(permuted, output[:, turned])
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -165,6 +182,16 @@ def configurations(**dynamics):
         (SparseHopfieldPooling(STORED, 2, 6, **dynamics), (PATTERNS,)),
         (SparseHopfieldLayer(DIM, N, 6, **dynamics), (QUERY,)),
     ]
+
+
+def test_gradients_of_pooling_and_layer():
+    for module, inputs in configurations(beta=1.0, learn_beta=True)[1:]:
+        parameters = dict(module.named_parameters())
+
+        def run(given, *values, module=module, names=tuple(parameters)):
+            return torch.func.functional_call(module, dict(zip(names, values, strict=True)), (given,), {"pair_mask": PAIRS})
+
+        assert torch.autograd.gradcheck(run, (inputs[0].clone().requires_grad_(), *parameters.values()))
 
 
 def test_pooling_is_the_core_with_learned_queries():
@@ -328,3 +355,9 @@ def test_settings_that_cannot_be(arguments, message):
 def test_inputs_that_do_not_fit(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_few_arguments():
+    for configuration in (SparseHopfield, SparseHopfieldPooling, SparseHopfieldLayer):
+        named = [p for p in inspect.signature(configuration).parameters.values() if p.kind is not p.VAR_KEYWORD]
+        assert len(named) <= 3

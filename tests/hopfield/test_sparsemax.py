@@ -14,7 +14,23 @@ MATRIX = (
     .flatmap(lambda shape: arrays("float64", shape, elements=st.floats(-5, 5, width=32)))
     .map(torch.from_numpy)
 )
+VECTOR = st.integers(1, 12).flatmap(lambda n: arrays("float64", n, elements=st.floats(-5, 5, width=32))).map(torch.from_numpy)
 BETA = st.one_of(st.floats(0, 50), st.just(math.inf))
+
+
+def projection_by_bisection(z):
+    """The projection on the simplex found another way: the threshold that makes the weights add up to one."""
+    low, high = float(z.min()) - 1.0, float(z.max())
+    for _ in range(200):
+        middle = (low + high) / 2
+        low, high = (middle, high) if (z - middle).clamp(min=0).sum() > 1 else (low, middle)
+    return (z - (low + high) / 2).clamp(min=0)
+
+
+@given(VECTOR, st.floats(0.01, 50))
+def test_is_the_projection_on_the_simplex(scores, beta):
+    expected = projection_by_bisection(beta * scores)
+    torch.testing.assert_close(sparsemax(scores, beta=beta), expected, atol=1e-9, rtol=0)
 
 
 def test_other_dimensions_and_large_scores():

@@ -100,7 +100,7 @@ def test_a_folder_goes_on_after_files_that_are_ended(
 ) -> None:
     monkeypatch.setattr("langgraph_convcoa.retrieval.documents.load._SECONDS", 0.5)
     monkeypatch.setattr("langgraph_convcoa.retrieval.documents.load._SECONDS_PER_MB", 0.0)
-    (tmp_path / "a.html").write_bytes(b"<p x" * 60_000)
+    (tmp_path / "a.html").write_bytes(b"<p>x " * 600_000)
     (tmp_path / "b.md").write_text("# Good\n\nIt is read.")
     (tmp_path / "c.html").write_text("<p>This one too." + " And so on." * 1_000)
     assert [document.id for document in load_documents(tmp_path)] == ["b.md", "c.html"]

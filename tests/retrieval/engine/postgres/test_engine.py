@@ -194,3 +194,19 @@ def test_what_takes_long_has_no_limit_of_the_server(pgvector):
         with connections.session() as session:
             assert session.execute(f"SHOW {limit}").fetchall() == [("0",)]
     connections.close()
+
+
+def test_an_engine_that_is_busy_is_given_up_and_works_again_later(engine, connection, address):
+    engine.put([passage("x")])
+    impatient = open_engine(address, timeout=0.5)
+    impatient.open(DIMENSION, "test")
+    with connection.transaction():
+        connection.execute(f"LOCK TABLE {engine._sql.tables['passages']}")
+        for ask in (lambda: impatient.search(axis(0), 1), lambda: impatient.put([passage("y")])):
+            start = time.monotonic()
+            with pytest.raises(RetrievalError, match="did not answer within"):
+                ask()
+            assert time.monotonic() - start < 5
+    assert impatient.search(axis(0), 1) == [["x"]]
+    assert impatient.count() == 1
+    impatient.close()
