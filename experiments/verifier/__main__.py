@@ -87,21 +87,20 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, help="folder of the training")
     parser.add_argument("--steps", type=int, default=4_000, help="batches of 32 pairs (default: 4000)")
     parser.add_argument("--learning-rate", type=float, default=1.5e-4, help="the highest (default: 1.5e-4)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the drawn pairs (default: 0)")
     parser.add_argument("--start", type=Path, help="a verifier.safetensors to go on from")
     parser.add_argument("--claims", type=Path, nargs="*", default=[], help="more files of labelled claims")
     parser.add_argument("--labelled", type=Path, nargs="*", default=[], help="sets that people labelled: three of ten pairs")
     parser.add_argument("--resume", action="store_true", help="resume a training that was stopped")
     given = parser.parse_args()
     claims = [*packaged_claims("train"), *(claim for path in given.claims for claim in read_claims(path))]
-    over, asked = passage_pairs(claims), question_pairs(given.data)
+    over, asked = passage_pairs(claims, given.seed), question_pairs(given.data, given.seed)
     # Three of ten made pairs are of the passages of the claims.
     repeated = over * max(1, round(0.43 * len(asked) / len(over)))
-    settings = VerifierSettings(steps=given.steps, learning_rate=given.learning_rate)
+    settings = VerifierSettings(steps=given.steps, learning_rate=given.learning_rate, seed=given.seed)
     if given.start is None:
         # Easy pairs first: a network that has not learned yet stays at chance on the written claims.
-        settings = VerifierSettings(
-            steps=given.steps, learning_rate=given.learning_rate, written=(0.2, 0.75), others=(0.5, 0.04)
-        )
+        settings = replace(settings, written=(0.2, 0.75), others=(0.5, 0.04))
     made = [*repeated, *asked]
     labelled = [pair for path in given.labelled for pair in claim_pairs(list(read_claims(path)), settings.premise_words)]
     if labelled:

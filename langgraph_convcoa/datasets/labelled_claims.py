@@ -29,7 +29,7 @@ class LabelledClaim:
 
 
 def packaged_claims(part: Literal["train", "test"] = "test") -> list[LabelledClaim]:
-    """The claims of the package: 20,699 over 1,810 passages to train on, 622 over 52 other passages to test on.
+    """The claims of the package: 25,739 over 2,230 passages to train on, 622 over 52 other passages to test on.
 
     Example:
         >>> claims = packaged_claims("test")
@@ -73,12 +73,15 @@ def read_claims(path: str | Path) -> Iterator[LabelledClaim]:
 class RatedAnswer:
     """An answer, the passages that it was written from, and how faithful people found it.
 
-    `faithfulness`: the mean of their ratings, from 1 (not) to 4 (fully).
+    `faithfulness`: the mean of their ratings, from 1 (not) to 4 (fully). `question`: what was asked; `history`: the earlier
+    questions of the conversation with their answers.
     """
 
     answer: str
     evidence: tuple[tuple[str, str], ...]
     faithfulness: float
+    question: str = ""
+    history: tuple[tuple[str, str], ...] = ()
 
 
 def has_ratings(path: str | Path) -> bool:
@@ -89,6 +92,8 @@ def has_ratings(path: str | Path) -> bool:
 def read_rated_answers(path: str | Path) -> Iterator[RatedAnswer]:
     """Answers of a .jsonl or .jsonl.gz file whose rows have response, passages (a list of texts) and faithfulness (1 to 4).
 
+    A row may have `turns`: a list of {"speaker": "user" or "agent", "text"}, the last of them the question.
+
     Raises:
         InputError: The file cannot be read, or a row lacks a field; the message names the line.
     """
@@ -96,4 +101,7 @@ def read_rated_answers(path: str | Path) -> Iterator[RatedAnswer]:
         rating = row.get("faithfulness")
         if isinstance(rating, bool) or not isinstance(rating, int | float) or not 1 <= rating <= 4:
             raise row.error("`faithfulness` must be a number from 1 to 4.")
-        yield RatedAnswer(row.text("response"), tuple(("", text) for text in row.strings("passages")), float(rating))
+        passages = tuple(("", text) for text in row.strings("passages"))
+        turns = [Row(turn, row.where).text("text") for turn in row.get("turns") or ()]
+        history = tuple(zip(turns[:-1:2], turns[1::2], strict=False))
+        yield RatedAnswer(row.text("response"), passages, float(rating), turns[-1] if turns else "", history)

@@ -7,7 +7,7 @@ import random
 import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,14 +24,14 @@ from langgraph_convcoa.retrieval.encoders.base import DEFAULT_ENCODER
 from langgraph_convcoa.retrieval.encoders.loading import location_of, quiet
 from langgraph_convcoa.retrieval.query.query_encoder import Differences
 from langgraph_convcoa.verification.premise import Evidence
-from langgraph_convcoa.verification.trained import TrainedVerifier, save_verifier
+from langgraph_convcoa.verification.trained import TrainedVerifier, save_verifier, token_types
 from langgraph_convcoa.verification.verdicts import judge
 
 MODEL = "verifier.safetensors"
 _CHECKPOINTS, _SETTINGS = "checkpoints", "training.json"
 _TOKENS, _POOL, _SMOOTHING = 192, 16, 0.02
 _FROZEN = ("embeddings.word_embeddings.weight", "embeddings.position_embeddings.weight")
-_HELD_OUT, _ACCEPTED = 12, 0.93
+_HELD_OUT, _ACCEPTED = 12, 0.92
 """One of so many passages is held out to choose T: the highest that accepts this share of its true claims."""
 
 
@@ -55,6 +55,7 @@ class VerifierSettings:
         written: Share of written claims among the pairs, if there are made ones; at the start, and from half of the steps on.
         others: Share of true claims that get the premise of another passage and are false; likewise.
         premise_words: Longest premise, in words; shorter ones train faster.
+        distractors: Passages of other claims that stand beside a claim's own in half of its pairs, as a search finds them.
         dropout: Dropout of all layers.
         seed: Seed of weights, batches and drawn pairs.
         save_every: Steps between checkpoints.
@@ -65,7 +66,8 @@ class VerifierSettings:
     learning_rate: float = 1e-4
     written: tuple[float, float] = (0.5, 0.6)
     others: tuple[float, float] = (0.05, 0.04)
-    premise_words: int = 50
+    premise_words: int = 60
+    distractors: int = 3
     dropout: float = 0.05
     seed: int = 0
     save_every: int = 100
@@ -92,6 +94,7 @@ class VerifierNetwork(nn.Module):
         self.head = nn.Linear(2 * self.bert.config.hidden_size, 1)
         nn.init.normal_(self.head.weight, std=0.02)
         nn.init.zeros_(self.head.bias)
+        self.shared = nn.Parameter(torch.zeros(2, self.bert.config.hidden_size))
         for name, parameter in self.bert.named_parameters():
             parameter.requires_grad_(name not in _FROZEN)
         for module in self.modules():
@@ -103,15 +106,19 @@ class VerifierNetwork(nn.Module):
         with safe_open(path, framework="numpy") as stored:
             tensors = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118 - no mapping
             base_hash = stored.metadata()["base_hash"]
-        head, bias = tensors.pop("head.weight"), tensors.pop("head.bias")
+        head, bias, shared = (tensors.pop(name) for name in ("head.weight", "head.bias", "shared.weight"))
         own = {name: parameter.data for name, parameter in self.bert.named_parameters() if name not in _FROZEN}
         Differences(tensors, base_hash).add_to(own, base)
         with torch.no_grad():
             self.head.weight.copy_(torch.from_numpy(head)[None])
             self.head.bias.copy_(torch.from_numpy(bias))
+            self.shared.copy_(torch.from_numpy(shared))
 
     def forward(self, ids: Tensor, types: Tensor, mask: Tensor, labels: Tensor | None = None) -> dict[str, Tensor]:
-        state = self.bert(input_ids=ids, token_type_ids=types, attention_mask=mask).last_hidden_state
+        words = self.bert.embeddings.word_embeddings(ids)
+        # Types 2 and 3 are 0 and 1 for words that both texts have.
+        marked = words + self.shared[types % 2] * (types >= 2)[..., None]
+        state = self.bert(inputs_embeds=marked, token_type_ids=types % 2, attention_mask=mask).last_hidden_state
         weights = mask[..., None].to(state.dtype)
         mean = (state * weights).sum(1) / weights.sum(1)
         logits = self.head(torch.cat([state[:, 0], mean], 1)).squeeze(-1)
@@ -137,7 +144,7 @@ class DrawnPairs(IterableDataset[dict[str, Any]]):
             batches = [rows[start : start + size] for start in range(0, len(rows), size)]
             chance.shuffle(batches)
             for one, pair in (row for batch in batches for row in batch):
-                yield {"ids": one.ids, "types": one.type_ids, "label": pair.label}
+                yield {"ids": one.ids, "types": token_types(one, pair.claim, pair.premise), "label": pair.label}
 
     def _drawn(self, done: float, chance: random.Random) -> Pair:
         written, others = (
@@ -162,6 +169,26 @@ def claim_pairs(claims: Sequence[LabelledClaim], words: int) -> list[Pair]:
         Pair(claim.claim, evidence[claim.evidence].premise(claim.claim, words).text, float(claim.supported), claim.kind)
         for claim in claims
     ]
+
+
+def with_distractors(claims: Sequence[LabelledClaim], count: int, seed: int = 0) -> list[LabelledClaim]:
+    """The claims with so many passages of other claims among their evidence, the same ones for all claims of a passage.
+
+    Example:
+        >>> claims = [LabelledClaim(f"{day} was wet.", (("", f"It rained on {day}."),), True) for day in ("Monday", "Friday")]
+        >>> sorted(text for _, text in with_distractors(claims, 1)[0].evidence)
+        ['It rained on Friday.', 'It rained on Monday.']
+    """
+    chance = random.Random(seed)  # noqa: S311 -- not for secrets
+    own = dict.fromkeys(claim.evidence for claim in claims)
+    passages = list(dict.fromkeys(passage for evidence in own for passage in evidence))
+    mixed = {}
+    for evidence in own:
+        others = [one for one in chance.sample(passages, min(len(passages), count + len(evidence))) if one not in evidence]
+        together = [*evidence, *others[:count]]
+        chance.shuffle(together)
+        mixed[evidence] = tuple(together)
+    return [replace(claim, evidence=mixed[claim.evidence]) for claim in claims]
 
 
 def train_verifier(
@@ -206,7 +233,11 @@ def train_verifier(
     held_out = [claim for claim in claims if _is_held_out(claim)] or learned
     if len({claim.supported for claim in learned}) < 2:
         raise InputError("A verifier learns from true and from false claims; the data has only one of them.")
-    if min(chosen.steps, chosen.batch_size, chosen.save_every, chosen.premise_words) < 1 or chosen.learning_rate <= 0:
+    if (
+        min(chosen.steps, chosen.batch_size, chosen.save_every, chosen.premise_words) < 1
+        or chosen.learning_rate <= 0
+        or chosen.distractors < 0
+    ):
         raise InputError("Steps, batch size, words and learning rate must be above 0.")
     if find_spec("accelerate") is None:
         raise InputError('Training a verifier needs the extra `train`: pip install "langgraph-convcoa[train]".')
@@ -216,10 +247,11 @@ def train_verifier(
     network = VerifierNetwork(base, chosen.dropout)
     if start is not None:
         network.load(Path(start), base)
-    pairs = DrawnPairs(claim_pairs(learned, chosen.premise_words), made, _tokenizer(base), chosen)
+    found = [*learned, *with_distractors(learned, chosen.distractors, chosen.seed)] if chosen.distractors else learned
+    pairs = DrawnPairs(claim_pairs(found, chosen.premise_words), made, _tokenizer(base), chosen)
     with quiet():
         _fit(network, pairs, folder, chosen, checkpoint, device, progress)
-    path = _export(network, folder / MODEL, base, held_out)
+    path = _export(network, folder / MODEL, base, [*held_out, *with_distractors(held_out, chosen.distractors, chosen.seed)])
     (folder / "README.md").write_text(_card(started, path, claims, sources, command), encoding="utf-8")
     return path
 
@@ -305,13 +337,14 @@ def _export(network: VerifierNetwork, path: Path, base: str, held_out: Sequence[
     weights = {name: one.cpu().numpy() for name, one in network.bert.state_dict().items()}
     head = np.asarray(network.head.weight[0].detach().cpu().numpy(), dtype=np.float32)
     bias = float(network.head.bias.detach()[0])
-    save_verifier(path, weights, head, bias, 0.5, base)
+    shared = network.shared.detach().cpu().numpy()
+    save_verifier(path, weights, head, bias, shared, 0.5, base)
     # As a graph judges: with every claim split into its clauses if that helps.
     judged = TrainedVerifier(path, threshold=1.0)
     true = [claim for claim in held_out if claim.supported]
     scores = sorted(judge([claim.claim], Evidence(claim.evidence), judged)[0].score for claim in true)
     lowest = scores[int((1 - _ACCEPTED) * len(scores))] if scores else 0.5
-    save_verifier(path, weights, head, bias, round(min(0.95, max(0.05, lowest)), 2), base)
+    save_verifier(path, weights, head, bias, shared, round(min(0.95, max(0.05, lowest)), 2), base)
     return TrainedVerifier(path)
 
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import cache
 from importlib.resources import as_file, files
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,13 +24,16 @@ from langgraph_convcoa.retrieval.encoders.base import DEFAULT_ENCODER
 from langgraph_convcoa.retrieval.encoders.bert import LAYER, Array, Bert, bert_of
 from langgraph_convcoa.retrieval.encoders.onnx_bert import OnnxBert
 from langgraph_convcoa.retrieval.query.query_encoder import Differences
-from langgraph_convcoa.text.words import STOP_WORDS, words
+from langgraph_convcoa.text.words import STOP_WORDS, stem, words
 from langgraph_convcoa.verification.verifier import CrossEncoderVerifier, LexicalVerifier, Verifier
+
+if TYPE_CHECKING:
+    from tokenizers import Encoding
 
 logger = logging.getLogger(__name__)
 
 _FORMAT = "convcoa verifier"
-_VERSION = "1"
+_VERSION = "2"
 _TOKENS = 192
 _LONGEST = 4_000
 """Characters of a claim or a premise that are read."""
@@ -38,16 +41,17 @@ _PACKAGE, _FILE = "langgraph_convcoa.verification", "verifier.safetensors"
 _FEW_WORDS, _FUNCTION_WORDS = 12, 0.08
 """Words from which the language of a text is told, and the share of function words that English has at least."""
 _OF_A_CLAIM = 0.2
-_HEAD, _BIAS = "head.weight", "head.bias"
-_ALSO = ("embeddings.token_type_embeddings.weight", "embeddings.LayerNorm.weight", "embeddings.LayerNorm.bias")
+_HEAD, _BIAS, _SHARED = "head.weight", "head.bias", "shared.weight"
+_TYPES = "embeddings.token_type_embeddings.weight"
+_ALSO = (_TYPES, "embeddings.LayerNorm.weight", "embeddings.LayerNorm.bias")
 
 
 class TrainedVerifier:
     """A copy of the default encoder that reads a claim and its premise, with a linear layer over [CLS] and the mean.
 
-    The file has the differences from the encoder's weights in eight bits. The linear layers compute in eight bits
-    (`OnnxBert`). Several threads may use one verifier. RetrievalError on first use if the file or the encoder is missing,
-    damaged, or does not fit.
+    Tokens of words that the claim and the premise share have types of their own (`token_types`). The file has the differences
+    from the encoder's weights in eight bits. The linear layers compute in eight bits (`OnnxBert`). Several threads may use one
+    verifier. RetrievalError on first use if the file or the encoder is missing, damaged, or does not fit.
 
     Example:
         >>> TrainedVerifier("my/verifier.safetensors")
@@ -76,7 +80,8 @@ class TrainedVerifier:
         network, tokenizer, head, bias, _ = self._load()
         pairs = [(claim[:_LONGEST], premise[:_LONGEST]) for claim, premise in zip(claims, premises, strict=True)]
         encodings = tokenizer.encode_batch(pairs)
-        rows = network.vectors([one.ids for one in encodings], types=[one.type_ids for one in encodings])
+        types = [token_types(one, *pair) for one, pair in zip(encodings, pairs, strict=True)]
+        rows = network.vectors([one.ids for one in encodings], types=types)
         shares = 1 / (1 + np.exp(-np.clip(rows.astype(np.float64) @ head + bias, -60, 60)))
         return [float(share) for share in shares]
 
@@ -98,12 +103,14 @@ class TrainedVerifier:
             settings = json.loads(meta["settings"])
             base, threshold = str(settings["base"]), float(settings["threshold"])
             head, bias = tensors.pop(_HEAD).astype(np.float64), float(tensors.pop(_BIAS)[0])
+            shared = tensors.pop(_SHARED)
         except (OSError, SafetensorError, ValueError, KeyError, TypeError, IndexError, RecursionError) as error:
             raise RetrievalError(f'The verifier {self.path} cannot be read ({error}); use verifier="default".') from error
         bert = bert_of(base, "cpu")
         if bert is None:
             raise RetrievalError(f'The verifier needs the encoder {base!r}: pip install "langgraph-convcoa[offline]".')
         changed = Differences(tensors, meta["base_hash"]).added_to(_trainable(bert), base)
+        changed[_TYPES] = np.concatenate([changed[_TYPES], changed[_TYPES] + shared])
         network = OnnxBert(replace(bert, weights={**bert.weights, **changed}), int8=True, pooling="both")
         if head.shape != (network.dimension,):
             raise RetrievalError(f"The verifier {self.path} does not fit the encoder {base!r}; train it again.")
@@ -233,16 +240,59 @@ def as_verifier(verifier: Verifier | str) -> Verifier:
     raise InputError(f"verifier must be {known}, not {verifier!r}.")
 
 
+def token_types(encoding: Encoding, claim: str, premise: str) -> list[int]:
+    """The types of a pair's tokens: 0 in the claim, 1 in the premise; 2 more if the other text has the word, by its stem.
+
+    What a claim adds is often a word that the premise lacks. A network of this size is slow to learn that from attention.
+
+    Args:
+        encoding: The tokens of the pair.
+        claim: The first text.
+        premise: The second text.
+    """
+    texts = claim, premise
+    places = list(zip(encoding.sequence_ids, encoding.word_ids, encoding.offsets, strict=True))
+    spans: dict[tuple[int | None, int | None], tuple[int, int]] = {}
+    for side, word, (start, end) in places:
+        first, last = spans.get((side, word), (start, end))
+        spans[side, word] = min(first, start), max(last, end)
+    stems = {
+        (side, word): stem(texts[side][start:end].lower()) for (side, word), (start, end) in spans.items() if side is not None
+    }
+    own, other = ({found for (side, _), found in stems.items() if side == n} for n in (0, 1))
+    shared = own & other
+    return [
+        kind + 2 * (side is not None and stems[side, word] in shared)
+        for kind, (side, word, _) in zip(encoding.type_ids, places, strict=True)
+    ]
+
+
 def save_verifier(
-    path: str | Path, weights: dict[str, Array], head: Array, bias: float, threshold: float, base: str = DEFAULT_ENCODER
+    path: str | Path,
+    weights: dict[str, Array],
+    head: Array,
+    bias: float,
+    shared: Array,
+    threshold: float,
+    base: str = DEFAULT_ENCODER,
 ) -> None:
-    """Write a trained verifier: weights by their names in the encoder, the head over [CLS] and mean, and T."""
+    """Write a trained verifier.
+
+    Args:
+        path: The file.
+        weights: Weights by their names in the encoder.
+        head: The linear layer over [CLS] and mean.
+        bias: Its bias.
+        shared: What is added to the embeddings of types 0 and 1 for words that both texts have.
+        threshold: T.
+        base: The encoder.
+    """
     bert = bert_of(base, "cpu")
     if bert is None:
         raise RetrievalError(f"The base encoder {base!r} is not on this machine.")
     differences = Differences.between(_trainable(bert), {name: weights[name] for name in _trainable(bert)})
     tensors: dict[str, npt.NDArray[Any]] = {name: np.ascontiguousarray(one) for name, one in differences.tensors.items()}
-    tensors |= {_HEAD: head.astype(np.float32), _BIAS: np.array([bias], dtype=np.float32)}
+    tensors |= {_HEAD: head.astype(np.float32), _BIAS: np.array([bias], dtype=np.float32), _SHARED: shared.astype(np.float32)}
     settings = json.dumps({"base": base, "threshold": threshold})
     meta = {"format": _FORMAT, "version": _VERSION, "base_hash": differences.base_hash, "settings": settings}
     with replacing(path) as partial:

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from langgraph_convcoa.cli.app import app
 from langgraph_convcoa.datasets.labelled_claims import LabelledClaim
 from langgraph_convcoa.errors import InputError, RetrievalError
-from langgraph_convcoa.training.verifier import DrawnPairs, VerifierSettings, claim_pairs, train_verifier
+from langgraph_convcoa.training.verifier import DrawnPairs, VerifierSettings, claim_pairs, train_verifier, with_distractors
 from langgraph_convcoa.verification.trained import as_verifier
 from tests.retrieval.tiny_bert import save_tiny_encoder
 
@@ -48,7 +48,7 @@ def test_the_same_seed_draws_the_same_pairs_and_some_true_claims_get_another_pre
 @pytest.mark.slow
 def test_a_trained_verifier_tells_the_claims_apart_and_a_stopped_training_is_resumed(tmp_path):
     base = str(save_tiny_encoder(tmp_path / "base"))
-    settings = VerifierSettings(steps=112, batch_size=8, learning_rate=3e-3, save_every=50, others=(0.0, 0.0))
+    settings = VerifierSettings(steps=112, batch_size=8, learning_rate=3e-3, save_every=50, others=(0.0, 0.0), distractors=0)
     arguments = {"base": base, "device": "cpu"}
     verifier = train_verifier(claims(), tmp_path / "out", settings=settings, command="the command", **arguments)
     pairs = ["who was the network"] * 2, ["what is the network of the book", "what is the river of the book"]
@@ -85,3 +85,18 @@ def test_what_cannot_be_trained_is_one_line(tmp_path):
     done = CliRunner().invoke(app, ["train-verifier", "--out", str(tmp_path / "x"), str(tmp_path / "missing.jsonl")])
     assert done.exit_code == 2
     assert "Traceback" not in done.stderr
+
+
+def test_claims_with_passages_of_others_keep_their_own_and_their_label() -> None:
+    claims = [
+        LabelledClaim(f"{day} was {word}.", (("", f"It rained on {day}."),), word == "wet", word)
+        for day in ("Monday", "Tuesday", "Friday")
+        for word in ("wet", "dry")
+    ]
+    mixed = with_distractors(claims, 2, seed=3)
+    assert [(one.claim, one.supported, one.kind) for one in mixed] == [(one.claim, one.supported, one.kind) for one in claims]
+    assert all(
+        one.evidence[0] in more.evidence and len(set(more.evidence)) == 3 for one, more in zip(claims, mixed, strict=True)
+    )
+    assert mixed[0].evidence == mixed[1].evidence, "the claims of a passage share them"
+    assert with_distractors(claims[:1], 2) == claims[:1], "there are no others"

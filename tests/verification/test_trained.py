@@ -8,7 +8,7 @@ import pytest
 
 from langgraph_convcoa.errors import RetrievalError
 from langgraph_convcoa.retrieval.encoders.bert import Bert
-from langgraph_convcoa.verification.trained import TrainedVerifier, as_verifier, save_verifier
+from langgraph_convcoa.verification.trained import TrainedVerifier, as_verifier, save_verifier, token_types
 from langgraph_convcoa.verification.verifier import Verifier
 from tests.retrieval.tiny_bert import save_tiny_encoder
 
@@ -26,7 +26,8 @@ def made(tmp_path: Path) -> Path:
         name: weight + 0.01 * chance.standard_normal(weight.shape).astype(np.float32) for name, weight in bert.weights.items()
     }
     head = chance.standard_normal(2 * bert.dimension).astype(np.float32)
-    save_verifier(tmp_path / "verifier.safetensors", weights, head, 0.25, 0.4, base)
+    shared = chance.standard_normal((2, bert.dimension)).astype(np.float32)
+    save_verifier(tmp_path / "verifier.safetensors", weights, head, 0.25, shared, 0.4, base)
     return tmp_path / "verifier.safetensors"
 
 
@@ -49,8 +50,11 @@ def test_it_computes_what_torch_computes(made, tmp_path):
     tokenizer = verifier._load()[1]
     for share, claim, premise in zip(found, CLAIMS, PREMISES, strict=True):
         one = tokenizer.encode(claim, premise)
+        types = torch.tensor(token_types(one, claim, premise))
+        added = torch.from_numpy(stored["shared.weight"])[types % 2] * (types >= 2)[:, None]
         with torch.no_grad():
-            state = model(input_ids=torch.tensor([one.ids]), token_type_ids=torch.tensor([one.type_ids])).last_hidden_state[0]
+            words = model.embeddings.word_embeddings(torch.tensor(one.ids)) + added
+            state = model(inputs_embeds=words[None], token_type_ids=types[None] % 2).last_hidden_state[0]
         rows = np.concatenate([state[0].numpy(), state.mean(dim=0).numpy()])
         expected = 1 / (1 + np.exp(-(rows @ stored["head.weight"] + 0.25)))
         assert share == pytest.approx(expected, abs=0.1), "the linear layers are in eight bits"
@@ -102,3 +106,10 @@ def test_claims_in_other_languages_are_judged_by_words(monkeypatch, claim, premi
 def test_graphs_share_one_default_verifier():
     assert as_verifier("default") is as_verifier("default")
     assert copy.deepcopy(as_verifier("default")) is as_verifier("default")
+
+
+def test_words_that_both_texts_have_are_told_apart(made):
+    tokenizer = as_verifier(str(made))._load()[1]
+    claim, premise = "The river stores books", "A book is stored"
+    found = token_types(tokenizer.encode(claim, premise), claim, premise)
+    assert found == [0, *(0, 0, 2, 2), 0, *(1, 3, 1, 3), 1], "[CLS], claim, [SEP], premise, [SEP]"

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from langchain_core.documents import Document
 from scipy.stats import spearmanr
 from sklearn.metrics import roc_auc_score
 
@@ -13,11 +14,9 @@ from langgraph_convcoa.datasets.labelled_claims import RatedAnswer
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.evaluation.reports.kit import Report, Table, shown
 from langgraph_convcoa.retrieval.progress import Progress, track
-from langgraph_convcoa.verification.premise import Evidence
-from langgraph_convcoa.verification.sentences import statements
+from langgraph_convcoa.verification.answers import CheckedSentence, Checker
 from langgraph_convcoa.verification.trained import as_verifier
-from langgraph_convcoa.verification.verdicts import judge
-from langgraph_convcoa.verification.verifier import Verifier
+from langgraph_convcoa.verification.verifier import LexicalVerifier, Verifier
 
 _FAITHFUL, _FULLY = 3.0, 4.0
 
@@ -56,7 +55,7 @@ class RatingsReport(Report):
 def evaluate_ratings(
     answers: Sequence[RatedAnswer], verifiers: Sequence[str | Verifier] = ("default", "lexical"), *, progress: Progress = False
 ) -> RatingsReport:
-    """Score the sentences of rated answers against their passages, with several verifiers.
+    """Score the sentences of rated answers as a graph does, against their passages and the conversation.
 
     Answers that claim nothing ("I do not know") are left out.
 
@@ -64,9 +63,9 @@ def evaluate_ratings(
         InputError: All answers are faithful or none is, or a verifier is not known.
         RetrievalError: A verifier cannot be loaded.
     """
-    claimed = [(answer, [one.claim for one in statements(answer.answer) if one.claim]) for answer in answers]
-    claimed = [(answer, claims) for answer, claims in claimed if claims]
-    ratings = np.array([answer.faithfulness for answer, _ in claimed])
+    # What a sentence claims does not depend on the verifier.
+    claimed = [answer for answer in answers if _claims(answer, LexicalVerifier())]
+    ratings = np.array([answer.faithfulness for answer in claimed])
     if not len(ratings) or (ratings >= _FAITHFUL).all() or (ratings < _FAITHFUL).all():
         raise InputError("Ratings are compared over faithful and unfaithful answers; the data has only one of them.")
     rows = []
@@ -74,13 +73,20 @@ def evaluate_ratings(
     with track(progress, len(judges) * len(claimed), "Verifying") as advance:
         for verifier in judges:
             scores, rejected = [], []
-            for answer, claims in claimed:
-                verdicts = judge(claims, Evidence(answer.evidence), verifier)
-                scores.append(float(np.mean([verdict.score for verdict in verdicts])))
+            for answer in claimed:
+                claims = _claims(answer, verifier)
+                scores.append(float(np.mean([sentence.verdict.score for sentence in claims])))
                 if answer.faithfulness >= _FULLY:
-                    rejected += [not verdict.supported for verdict in verdicts]
+                    rejected += [not sentence.stands for sentence in claims]
                 advance(1)
             auc, rank = roc_auc_score(ratings >= _FAITHFUL, scores), spearmanr(ratings, scores)[0]
             share = float(np.mean(rejected)) if rejected else 0.0
             rows.append(RatingsRow(verifier.name, float(auc), float(rank), share, len(rejected)))
     return RatingsReport(len(claimed), tuple(rows))
+
+
+def _claims(answer: RatedAnswer, verifier: Verifier) -> list[CheckedSentence]:
+    """The sentences of an answer that claim something, judged."""
+    documents = [Document(text, metadata={"title": title}) for title, text in answer.evidence]
+    checked = Checker(documents, answer.history, verifier, answer.question).check(answer.answer)
+    return [sentence for sentence in checked if sentence.claims]
