@@ -42,8 +42,8 @@ from langgraph_convcoa.verification.answers import SentenceGate
 from langgraph_convcoa.verification.sentences import renumbered
 
 _log = logging.getLogger(__name__)
-_CONFIRMED_FROM, _CONFIRMED_WORDS = 2, 70
-"""Pieces of evidence that are shown for each sentence of a draft that is to be confirmed, and their words on average."""
+_CONFIRMED_FROM = 2
+"""Pieces of evidence that are shown for each sentence of a draft that is to be confirmed."""
 _MOST_PIECES, _PIECE_WORDS = 7, 90
 """Pieces of evidence in the prompt for corrections, the best of each look-up first, and their words on average."""
 
@@ -252,7 +252,7 @@ def _confirm_message(request: CorrectRequest, evidence: Sequence[Document]) -> H
     return _message(
         "confirm",
         question=request.optimized_question or request.question,
-        evidence=excerpts(evidence, about, words=_CONFIRMED_WORDS),
+        evidence=excerpts(evidence, about),
         draft="\n".join(f"({n + 1}) {flat(text)}" if n in failed else text for n, text in enumerate(request.draft)),
         language=_in_language(request.language),
     )

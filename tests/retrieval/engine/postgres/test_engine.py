@@ -15,7 +15,6 @@ import pytest
 
 from langgraph_convcoa.errors import InputError, RetrievalError
 from langgraph_convcoa.retrieval.engine.choose import open_engine
-from langgraph_convcoa.retrieval.engine.postgres.connections import Connections
 from langgraph_convcoa.retrieval.engine.postgres.engine import PostgresEngine
 from tests.bounds import run_in_threads
 from tests.postgres_server import PASSWORD
@@ -183,17 +182,6 @@ def test_more_threads_than_connections_wait_for_each_other(engine):
     run_in_threads([lambda: found.append(engine.search(axis(0), 1))] * 20)
     assert found == [[["x"]]] * 20
     assert len(engine._connections._kept) <= 8
-
-
-def test_what_takes_long_has_no_limit_of_the_server(pgvector):
-    limits = ("statement_timeout", "lock_timeout", "idle_session_timeout")
-    given = "%20".join(f"-c%20{limit}%3D60000" for limit in limits)
-    connections = Connections(f"{pgvector}?options={given}", timeout=30, label="It")
-    for limit in limits:
-        assert connections.run(lambda cursor, limit=limit: cursor.execute(f"SHOW {limit}").fetchone()) != ("0",)
-        with connections.session() as session:
-            assert session.execute(f"SHOW {limit}").fetchall() == [("0",)]
-    connections.close()
 
 
 def test_an_engine_that_is_busy_is_given_up_and_works_again_later(engine, connection, address):
