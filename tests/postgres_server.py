@@ -10,6 +10,7 @@ import pwd
 import shutil
 import socket
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -62,7 +63,7 @@ def postgres_server(programs: Path | None = None, *, port: int | None = None) ->
     if initdb is None or pg_ctl is None:
         pytest.skip("no PostgreSQL here: install the Debian package postgresql")
     folder = Path(tempfile.mkdtemp(prefix="convcoa-pg-"))
-    as_user: dict[str, object] = {}
+    as_user: list[str] = []
     if os.getuid() == 0:
         # PostgreSQL does not run as root.
         try:
@@ -70,11 +71,13 @@ def postgres_server(programs: Path | None = None, *, port: int | None = None) ->
         except KeyError:
             user = pwd.getpwnam("nobody")
         os.chown(folder, user.pw_uid, user.pw_gid)
-        as_user = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
+        # Not `subprocess.run(user=...)`, which forks: gRPC of milvus-lite may end a child of its process.
+        become = f"import os, sys; os.setgroups([]); os.setgid({user.pw_gid}); os.setuid({user.pw_uid})"
+        as_user = [sys.executable, "-Ic", f"{become}; os.execv(sys.argv[1], sys.argv[1:])"]
 
     if programs is not None and as_user:
         try:
-            subprocess.run([initdb, "--version"], capture_output=True, timeout=60, check=True, cwd=folder, **as_user)  # type: ignore[call-overload]
+            subprocess.run([*as_user, initdb, "--version"], capture_output=True, timeout=60, check=True, cwd=folder)
         except (OSError, subprocess.CalledProcessError):
             # In a place that this user may not enter.
             package, copied = programs.parents[1], folder / "installed"
@@ -85,7 +88,7 @@ def postgres_server(programs: Path | None = None, *, port: int | None = None) ->
             initdb, pg_ctl = str(bin_ / "initdb"), str(bin_ / "pg_ctl")
 
     def run(*command: str) -> None:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=folder, check=False, **as_user)  # type: ignore[call-overload]
+        done = subprocess.run([*as_user, *command], capture_output=True, text=True, timeout=120, cwd=folder, check=False)
         assert done.returncode == 0, done.stderr + done.stdout
 
     data, log = folder / "data", folder / "log"

@@ -102,6 +102,6 @@ def read_rated_answers(path: str | Path) -> Iterator[RatedAnswer]:
         if isinstance(rating, bool) or not isinstance(rating, int | float) or not 1 <= rating <= 4:
             raise row.error("`faithfulness` must be a number from 1 to 4.")
         passages = tuple(("", text) for text in row.strings("passages"))
-        turns = [Row(turn, row.where).text("text") for turn in row.get("turns") or ()]
+        turns = [turn.text("text") for turn in row.objects("turns", optional=True)]
         history = tuple(zip(turns[:-1:2], turns[1::2], strict=False))
         yield RatedAnswer(row.text("response"), passages, float(rating), turns[-1] if turns else "", history)

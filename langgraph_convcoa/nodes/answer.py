@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from langchain_core.documents import Document
@@ -15,13 +14,13 @@ from langgraph_convcoa.nodes.decisions import ANSWER, CORRECT, NeededText, Revie
 from langgraph_convcoa.nodes.evidence import numbers_of
 from langgraph_convcoa.nodes.parts import GraphParts, TurnRuntime, Update, emit, show
 from langgraph_convcoa.state import ConvCoAState, Reply
-from langgraph_convcoa.text.citations import CitationFilter, check_citations, without_marks
+from langgraph_convcoa.text.citations import CitationFilter, without_marks
 from langgraph_convcoa.verification.answers import CheckedSentence, Checker
 from langgraph_convcoa.verification.premise import Evidence
+from langgraph_convcoa.verification.sentences import renumbered
 
 BY_A_PERSON = "written by a person"
 """The reason of the chain's item for an answer that a person wrote."""
-_MARK = re.compile(r"\[(\d+)\]")
 _QUOTE_CHARACTERS = 300
 _LONGEST_QUOTE = 900
 
@@ -70,9 +69,7 @@ def _written(parts: GraphParts, state: ConvCoAState, text: str, reply: Reply, ch
     Its citations are checked and completed like a model's. A sentence that no evidence supports stays, and the chain names it.
     """
     numbers = numbers_of(checker.evidence)
-    text, cited, _ = check_citations(text, len(reply["citations"]))
-    known = [numbers.get(reply["citations"][n]["id"], 0) for n in cited]
-    text = _MARK.sub(lambda mark: f"[{known[int(mark[1]) - 1]}]", text)
+    text = renumbered(text, [numbers.get(citation["id"], 0) for citation in reply["citations"]])
     final, citations, checked, _ = finish(text, [], checker, reply["confirmed"])
     unsupported = _unsupported(checked)
     item = chain_item(

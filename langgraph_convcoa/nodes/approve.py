@@ -50,7 +50,7 @@ def _look_ups(parts: GraphParts, state: Any) -> Command[Any]:
     reviewed = [look_up for look_up in look_ups if look_up["action"] in state["approve"]]
     decisions = decide([_look_up_review(look_up, list(parts.actions.actions)) for look_up in reviewed])
     plan, items = {**state["plan"], "nodes": [*state["plan"]["nodes"]]}, [*state["items"]]
-    sends = [Send(look_up["action"], look_up) for look_up in look_ups if look_up not in reviewed]
+    sends = [Send(look_up["action"], look_up) for look_up in look_ups if look_up["action"] not in state["approve"]]
     findings: list[Finding] = []
     for look_up, decided in zip(reviewed, decisions, strict=True):
         index = look_up["index"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-import uuid
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -108,7 +107,9 @@ def as_node(
 
     def counter_of(state: Any) -> UsageCounter:
         with lock:
-            return counters.setdefault(state.get("asked_message_id") or uuid.uuid4().hex, UsageCounter())
+            # The state of an action has no message, and its counter waits for nothing.
+            message = state.get("asked_message_id")
+            return counters.setdefault(message, UsageCounter()) if message else UsageCounter()
 
     def finish(state: Any, update: Any, cost: NodeUsage) -> Any:
         with lock:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from langchain_core.runnables import RunnableConfig
 
 from langgraph_convcoa.nodes.parts import GraphParts, TurnRuntime, Update
@@ -22,9 +24,10 @@ def repair(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runti
 
 async def arepair(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runtime: TurnRuntime) -> Update:
     """As `repair`."""
-    reasoner = parts.reasoner("repair", parts.settings(runtime))
+    # In threads: a model may have to be built, and a description may wait for a database.
+    reasoner = await asyncio.to_thread(parts.reasoner, "repair", parts.settings(runtime))
     try:
-        inputs = await reasoner.arepair(_request(parts, state), config)
+        inputs = await reasoner.arepair(await asyncio.to_thread(_request, parts, state), config)
     except Exception:  # noqa: BLE001 - as above
         inputs = {}
     return _update(state, inputs)

@@ -71,7 +71,9 @@ def after_verify(parts: GraphParts, state: ConvCoAState) -> list[Send] | str:
     settings = parts.settings()
     if settings.max_corrections:
         first = state["depth"] == 1
-        if first and any(parts.actions.repairs(item.action) for item in broken_inputs(state)):
+        # Without a model nothing repairs an input; another action is asked.
+        repairs = parts.reasoner("repair", settings).plans_over_evidence
+        if first and repairs and any(parts.actions.repairs(item.action) for item in broken_inputs(state)):
             return "repair"
         again = [*(_deeper(parts, state, settings) if first else []), *_elsewhere(parts, state, settings)]
         if again:
@@ -107,9 +109,11 @@ def _deeper(parts: GraphParts, state: ConvCoAState, settings: ConvCoAContext) ->
 def _elsewhere(parts: GraphParts, state: ConvCoAState, settings: ConvCoAContext) -> list[Send]:
     """Without a model, one action after another is asked until one finds an answer."""
     reasoner, history = parts.reasoner("plan", settings), pairs_of(state)
+    if reasoner.plans_over_evidence:
+        return []
     forms = parts.actions.recognised(state["asked"], history)
     names = [name for name in parts.actions.actions if forms.get(name, True)]
-    if reasoner.plans_over_evidence or len(names) == 1:
+    if len(names) == 1:
         return []
     evidence = merge_findings(state["findings"])
     sends = []

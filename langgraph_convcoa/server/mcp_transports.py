@@ -45,6 +45,8 @@ async def _messages(wire: TextIO) -> AsyncIterator[str]:
     from mcp.types import INVALID_REQUEST, JSONRPCMessage
 
     async for line in anyio.wrap_file(TextIOWrapper(sys.stdin.buffer, encoding="utf-8", errors="replace")):
+        if not line.strip():
+            continue
         try:
             JSONRPCMessage.model_validate_json(line)
         except ValueError:

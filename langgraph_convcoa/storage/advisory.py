@@ -173,7 +173,9 @@ class AdvisoryLocks:
     def _expire(self) -> None:
         """The connection is lost, and with it all locks."""
         for limit in self._held.values():
-            limit.reschedule(0)
+            # One that has expired already cannot be set again.
+            if not limit.expired() and limit.when() is None:
+                limit.reschedule(0)
 
     async def _watch(self) -> None:
         import psycopg
@@ -186,7 +188,7 @@ class AdvisoryLocks:
                     async with self._asking:
                         await self._fetched(connection, "SELECT 1")
                 except psycopg.Error:
-                    # The server may still know the connection and its locks, whose holders are told that they are lost.
+                    # The server may still hold the locks, although their holders are told that they are lost.
                     await connection.close()
                     if connection is self._connection:
                         self._expire()

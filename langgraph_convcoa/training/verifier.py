@@ -172,13 +172,15 @@ def claim_pairs(claims: Sequence[LabelledClaim], words: int) -> list[Pair]:
 
 
 def with_distractors(claims: Sequence[LabelledClaim], count: int, seed: int = 0) -> list[LabelledClaim]:
-    """The claims with so many passages of other claims among their evidence, the same ones for all claims of a passage.
+    """The claims with `count` passages of other claims among their evidence; none for 0. Claims of one passage share them.
 
     Example:
         >>> claims = [LabelledClaim(f"{day} was wet.", (("", f"It rained on {day}."),), True) for day in ("Monday", "Friday")]
         >>> sorted(text for _, text in with_distractors(claims, 1)[0].evidence)
         ['It rained on Friday.', 'It rained on Monday.']
     """
+    if not count:
+        return []
     chance = random.Random(seed)  # noqa: S311 -- not for secrets
     own = dict.fromkeys(claim.evidence for claim in claims)
     passages = list(dict.fromkeys(passage for evidence in own for passage in evidence))
@@ -247,7 +249,7 @@ def train_verifier(
     network = VerifierNetwork(base, chosen.dropout)
     if start is not None:
         network.load(Path(start), base)
-    found = [*learned, *with_distractors(learned, chosen.distractors, chosen.seed)] if chosen.distractors else learned
+    found = [*learned, *with_distractors(learned, chosen.distractors, chosen.seed)]
     pairs = DrawnPairs(claim_pairs(found, chosen.premise_words), made, _tokenizer(base), chosen)
     with quiet():
         _fit(network, pairs, folder, chosen, checkpoint, device, progress)

@@ -257,3 +257,16 @@ async def test_without_a_model_what_is_not_found_is_looked_up_elsewhere(
     else:
         assert item["status"] == "unsupported"
         assert out["answer"].startswith("I found nothing")
+
+
+@tool
+def between(first: str, second: str) -> str:
+    """Tell the distance between the Tay Bridge and another place."""
+    return f"{first} to {second}: 5 km"
+
+
+async def test_without_a_model_a_tool_that_needs_more_than_the_question_gives_way() -> None:
+    """Only a model could write its arguments."""
+    out = await run(build_graph(actions=[ToolAction(between), Shelf("b", FOUNDED)]), "When was the Tay Bridge opened?", True)
+    assert out["chain"][0]["action"] == "b"
+    assert "1878" in out["answer"]

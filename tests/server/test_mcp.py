@@ -243,7 +243,14 @@ async def test_a_line_that_is_no_message_is_answered_over_standard_output(
     def message(identity: str, params: str) -> str:
         return f'{{"jsonrpc": "2.0", "id": {identity}, "method": "ping", "params": {params}}}\n'
 
-    lines = [message("1", r'{"a": "\ud800"}'), message("2", "[]"), message("9" * 5_000, "{}"), "[" * 5_000 + "\n", "[]\n"]
+    lines = [
+        "\n",
+        message("1", r'{"a": "\ud800"}'),
+        message("2", "[]"),
+        message("9" * 5_000, "{}"),
+        "[" * 5_000 + "\n",
+        "[]\n",
+    ]
     monkeypatch.setattr("sys.stdin", TextIOWrapper(BytesIO("".join([*lines, message("3", "{}")]).encode())))
     with (tmp_path / "wire").open("w+") as wire:
         async with asyncio.timeout(SECONDS), serving(retriever) as server:

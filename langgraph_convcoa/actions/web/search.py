@@ -137,6 +137,8 @@ class ToolSearch:
             found = await tool(query)
         else:
             found = await asyncio.to_thread(tool, query)
+            # `lambda query: client.search(query)` of an asynchronous client.
+            found = await found if inspect.isawaitable(found) else found
         return parse_results(found)[:n]
 
 

@@ -74,6 +74,9 @@ class _Server(ThreadingHTTPServer):
     request_queue_size = 128
 
 
+MISSING = Served("not found", status=404)
+
+
 class Site:
     """Serves `pages` by path and counts what is asked; as a context manager it stops itself."""
 
@@ -139,16 +142,14 @@ class Site:
             self.headers.append(dict(handler.headers.items()))
             self.running[host] += 1
             self.most_running[host] = max(self.most_running[host], self.running[host])
-        try:
-            if parts.path == "/search":
-                self._search(handler, parse_qs(parts.query))
-            else:
-                self._page(handler, self.pages.get(parts.path, Served("not found", status=404)), count)
-        finally:
-            with self._lock:
-                self.running[host] -= 1
+        page = self._found(parse_qs(parts.query)) if parts.path == "/search" else self.pages.get(parts.path, MISSING)
+        time.sleep(page.delay)
+        # Not after the body is sent: the client may have its last byte, and ask again, before this thread goes on.
+        with self._lock:
+            self.running[host] -= 1
+        self._send(handler, page, count)
 
-    def _search(self, handler: BaseHTTPRequestHandler, parameters: dict[str, list[str]]) -> None:
+    def _found(self, parameters: dict[str, list[str]]) -> Served:
         self.queries.append(parameters["q"][0])
         paths = self.results if self.results is not None else list(self.pages)
         found = [
@@ -157,10 +158,9 @@ class Site:
             if path != "/robots.txt"
         ]
         served = Served(json.dumps({"query": parameters["q"][0], "results": found}), kind="application/json")
-        self._page(handler, served if parameters.get("format") == ["json"] else Served("html only", status=403), 1)
+        return served if parameters.get("format") == ["json"] else Served("html only", status=403)
 
-    def _page(self, handler: BaseHTTPRequestHandler, page: Served, count: int) -> None:
-        time.sleep(page.delay)
+    def _send(self, handler: BaseHTTPRequestHandler, page: Served, count: int) -> None:
         if page.drop:
             handler.connection.close()
             return

@@ -218,7 +218,7 @@ def test_a_tool_a_retriever_and_functions_are_searches() -> None:
         assert region == "us"
         return {"results": [mapping, mapping]}
 
-    for search in (lookup, later, Found(), with_more, coroutine, lambda query: [ONE]):
+    for search in (lookup, later, Found(), with_more, coroutine, lambda query: [ONE], lambda query: coroutine(query)):
         assert run(as_search(search), n=1) == [ONE]
     assert len(run(as_search(coroutine), n=3)) == 3
     assert ToolSearch(lookup).name == "tool lookup"
