@@ -11,7 +11,8 @@ from typing import NamedTuple
 from langchain_core.documents import Document
 
 from langgraph_convcoa.text.clean import clean
-from langgraph_convcoa.text.words import content_items, sentences, words
+from langgraph_convcoa.text.words import content_items, words
+from langgraph_convcoa.verification.sentences import listed_sentences
 
 PREMISE_WORDS = 60
 """Longest premise, in words. The verifier was trained with premises of this length."""
@@ -57,7 +58,7 @@ class Evidence:
         self.pieces: list[Piece] = []
         for number, (_, text) in enumerate(documents):
             for line in text.splitlines():
-                for sentence in sentences(line):
+                for sentence in listed_sentences(line):
                     for part in _short(sentence.text):
                         forms = frozenset(item.form for item in content_items(part))
                         self.pieces.append(Piece(part, number, forms, len(part.split())))

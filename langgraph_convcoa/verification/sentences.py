@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from langgraph_convcoa.text.citations import MARK, CitationFilter
 from langgraph_convcoa.text.clean import flat
 from langgraph_convcoa.text.questions import NEGATIONS
-from langgraph_convcoa.text.words import content_tokens, sentences
+from langgraph_convcoa.text.words import Sentence, content_tokens, sentences
 
 _MARK = re.compile(rf"(?<!\s)\s*+{MARK}")
 _LEADING_MARKS = re.compile(rf"(?:\s*+{MARK})++[.,;]?")
-_LIST_NUMBER = re.compile(r"\s*(?:[-*•#>]+\s*)?\(?\d{1,2}[.)]\s*")
+_ITEM = re.compile(r"(\d{1,2})\.\s")
+_LAST_NUMBER = re.compile(r"(^\W*|[.:!?]\s+)?(?<!\S)(\d{1,2})\.$")
 _LINK = re.compile(r"\[([^\[\]]+)\]\([^()\s]*\)")
 _DECORATION = re.compile(r"\*\*|__|`|^[^\S\n]*+(?:#++|>|[-*•–]|\(?\d{1,2}[.)]|\|)\s+", re.MULTILINE)
 
@@ -206,6 +207,7 @@ def _of_prose(text: str, start: int, end: int) -> list[Statement]:
         last = spans[-1] if spans else None
         # What nothing ends, or no space parts, is one sentence: "Step 1) of", ".csv".
         ended = last and (_ENDED.search(_MARK.sub("", text[last[0] : last[1]])) or "\n" in text[last[1] : start + a])
+        ended = ended or _ITEM.match(text, start + a)
         if last and not (ended and last[1] < start + a):
             last[1] = start + b
         else:
@@ -232,7 +234,7 @@ def _spans(text: str) -> Iterator[tuple[int, int]]:
     for line in text.split("\n"):
         found: list[list[int]] = []
         position = 0
-        for sentence in sentences(line):
+        for sentence in listed_sentences(line):
             start, end = sentence.start, sentence.end
             # What the splitter skipped, and marks that stand behind a full stop, belong to the sentence before.
             if found and line[position:start].strip():
@@ -241,9 +243,7 @@ def _spans(text: str) -> Iterator[tuple[int, int]]:
             if found and marks:
                 found[-1][1] = marks.end()
                 start = marks.end() + len(line[marks.end() : end]) - len(line[marks.end() : end].lstrip())
-            if found and _LIST_NUMBER.fullmatch(line, found[-1][0], found[-1][1]):
-                found[-1][1] = end
-            elif start < end:
+            if start < end:
                 found.append([start, end])
             position = end
         if line[position:].strip():
@@ -253,6 +253,32 @@ def _spans(text: str) -> Iterator[tuple[int, int]]:
                 found.append([len(line) - len(line.lstrip()), len(line.rstrip())])
         yield from ((offset + start, offset + end) for start, end in found)
         offset += len(line) + 1
+
+
+def listed_sentences(line: str) -> list[Sentence]:
+    """The sentences of a line; each number of a list stands before its item, not behind the item before.
+
+    Example:
+        >>> [one.text for one in listed_sentences("It has three parts: 1. Air 2. Two kinds of fuel 3. Heat")]
+        ['It has three parts:', '1. Air', '2. Two kinds of fuel', '3. Heat']
+    """
+    listed: list[Sentence] = []
+    begins: int | None = None
+    item = 0
+    for one in sentences(line):
+        begins = one.start if begins is None else begins
+        first, number = _ITEM.match(one.text), _LAST_NUMBER.search(one.text)
+        item = int(first[1]) if first else item
+        # A count may end a sentence. The first item follows a stop or a colon, another one the item before it.
+        ends = one.end
+        if number and (number[1] is not None or int(number[2]) == item + 1 > 1):
+            item, ends = int(number[2]), one.start + number.start(2)
+        if text := line[begins:ends].strip():
+            listed.append(Sentence(text, begins, begins + len(text)))
+        begins = ends if ends < one.end else None
+    if begins is not None:
+        listed.append(Sentence(line[begins:].rstrip(), begins, len(line.rstrip())))
+    return listed
 
 
 def _claim(sentence: str) -> str:

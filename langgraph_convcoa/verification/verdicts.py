@@ -13,8 +13,6 @@ from langgraph_convcoa.verification.verifier import LexicalVerifier, Verifier
 _WORDS = LexicalVerifier()
 _LIST_WORDS = 1_000
 """Longest premise from lists and results of queries, in words: nothing but words is compared there."""
-
-
 _LONG_CLAIM, _LEAST_WORDS = 14, 4
 """Words from which a claim is split into clauses, and words of a clause at least."""
 _JOINS = re.compile(r"(?:[;:]|,? (?:and|but|while|whereas|which|who|or|such as|including|so|because|if)\b|,|\()\s+")

@@ -54,6 +54,15 @@ def test_what_is_claimed(text, claim):
     assert [s.claim for s in statements(text)] == [text if claim is None else claim]
 
 
+def test_the_items_of_a_list_on_one_line_are_claims_without_their_numbers():
+    told = "These are causes of rust: 1. Moisture [1] 2. Salt in the air [1] 3. Acid. It came in 1982. It was 7. 5 stayed."
+    assert [(s.text, s.claim) for s in statements(told)] == [
+        ("These are causes of rust:", ""), ("1. Moisture [1]", "Moisture"), ("2. Salt in the air [1]", "Salt in the air"),
+        ("3. Acid.", "Acid."), ("It came in 1982.", "It came in 1982."), ("It was 7.", "It was 7."),
+        ("5 stayed.", "5 stayed."),
+    ]  # fmt: skip
+
+
 def test_marks_belong_to_the_sentence_before():
     found = statements("It opened in 1894. [1] It closed in 1988. [2, 3]\n1. First it rose [1]. Then it fell.")
     assert [s.text for s in found] == [
