@@ -26,7 +26,7 @@ _LIST_ITEM = re.compile(r"(?<!\s)[^\S\n]*+\n\s*+(?:(?:[-*•]|\d{1,2}[.)])(?:\s|
 _NEXT = re.compile(r"(?:[.!?。！？:;…][\"'”’)\]]*(?:\s*\[[\d,;\s–-]+\])*\s+|\n)(?=\S+\s)")
 _MOST_MARKS = 3
 _SHARE_OF_CLAIM = 0.3
-"""A document keeps its mark if it holds more than this share of the words that cite it."""
+"""A document keeps its mark if it holds more than this share of the words in front of the mark."""
 _WORDS = LexicalVerifier()
 _NO_CLAIM = Verdict(0.0, False)
 
@@ -149,7 +149,7 @@ class Checker:
         return CheckedSentence(before, text, plain, verdict, claims, cited, len(given) - len(named), named)
 
     def _supporting(self, text: str, plain: str, named: Sequence[int], verdict: Verdict, claims: bool) -> dict[int, str]:
-        """The numbers whose documents support the sentence, or the part in front of the mark, each with that part.
+        """The marks whose documents support the sentence, or the part in front of the mark, each with what is supported.
 
         A sentence that claims nothing keeps all its marks.
         """
@@ -166,7 +166,7 @@ class Checker:
 
 
 def _statements(text: str) -> list[Statement]:
-    """The sentences of a text. "They played:" before a list claims nothing, nor does "Yes." beside a sentence that does."""
+    """The sentences of a text. "They played:" before a list claims nothing, and "Yes." nothing beside another claim."""
     found = [replace(s, claim="") if s.text.endswith(":") and _LIST_ITEM.match(text, s.end) else s for s in statements(text)]
     polar = [_POLAR.fullmatch(without_marks(s.text)) is not None for s in found]
     if any(s.claim and not is_polar for s, is_polar in zip(found, polar, strict=True)):
@@ -207,7 +207,7 @@ class SentenceGate:
         self._closed = False
 
     def feed(self, text: str, *, done: bool = False) -> None:
-        """Take the answer so far, with the evidence's own numbers."""
+        """Take the answer so far; its marks have the numbers of the evidence."""
         if self._closed:
             return
         text = cut_answer(text)

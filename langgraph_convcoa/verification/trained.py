@@ -39,7 +39,7 @@ _LONGEST = 4_000
 """Characters of a claim or a premise that are read."""
 _PACKAGE, _FILE = "langgraph_convcoa.verification", "verifier.safetensors"
 _FEW_WORDS, _FUNCTION_WORDS = 12, 0.08
-"""Words from which the language of a text is told, and the share of function words that English has at least."""
+"""A shorter text counts as English. A longer one is English if more than this share are English function words."""
 _OF_A_CLAIM = 0.2
 _HEAD, _BIAS, _SHARED = "head.weight", "head.bias", "shared.weight"
 _TYPES = "embeddings.token_type_embeddings.weight"
@@ -49,7 +49,7 @@ _ALSO = (_TYPES, "embeddings.LayerNorm.weight", "embeddings.LayerNorm.bias")
 class TrainedVerifier:
     """A copy of the default encoder that reads a claim and its premise, with a linear layer over [CLS] and the mean.
 
-    Tokens of words that the claim and the premise share have types of their own (`token_types`). The file has the differences
+    Words that stand in both the claim and the premise get their own token types (`token_types`). The file has the differences
     from the encoder's weights in eight bits. The linear layers compute in eight bits (`OnnxBert`). Several threads may use one
     verifier. RetrievalError on first use if the file or the encoder is missing, damaged, or does not fit.
 
@@ -165,7 +165,7 @@ class DefaultVerifier:
         return shares
 
     def _scaled(self, share: float) -> float:
-        """A share of words on the scale of probabilities, each T at the same place."""
+        """The share of shared words, scaled so that the lexical T falls on the trained T."""
         least, own = self._lexical.threshold, self._trained.threshold
         return own * share / least if share <= least else own + (1 - own) * (share - least) / (1 - least)
 
@@ -189,9 +189,9 @@ _SAID: set[str] = set()
 
 
 def _is_english(claim: str, premise: str) -> bool:
-    """True if enough words of a claim, or of it and its premise, are English function words, or there are too few words.
+    """Whether enough words of the claim, or of claim and premise together, are English function words.
 
-    A table has none, so the claim alone decides if a fifth of its words are function words.
+    A short text counts as English. A table has none of them: a claim that has a fifth is English beside any premise.
     """
     text = f"{claim[:_LONGEST]} {premise[:_LONGEST]}"
     letters = sum(map(str.isalpha, text))
@@ -241,9 +241,9 @@ def as_verifier(verifier: Verifier | str) -> Verifier:
 
 
 def token_types(encoding: Encoding, claim: str, premise: str) -> list[int]:
-    """The types of a pair's tokens: 0 in the claim, 1 in the premise; 2 more if the other text has the word, by its stem.
+    """The types of a pair's tokens: 0 in the claim, 1 in the premise; plus 2 if the other text has a word of the same stem.
 
-    What a claim adds is often a word that the premise lacks. A network of this size is slow to learn that from attention.
+    A false claim often has a word that the premise lacks. A network of this size is slow to learn that from attention.
 
     Args:
         encoding: The tokens of the pair.

@@ -12,9 +12,9 @@ from langgraph_convcoa.verification.verifier import LexicalVerifier, Verifier
 
 _WORDS = LexicalVerifier()
 _LIST_WORDS = 1_000
-"""Longest premise from lists and results of queries, in words: nothing but words is compared there."""
+"""Longest premise from a list or the result of a query, in words. It may be long: only words are compared."""
 _LONG_CLAIM, _LEAST_WORDS = 14, 4
-"""Words from which a claim is split into clauses, and words of a clause at least."""
+"""A refused claim of so many words is split into clauses, each of at least so many words."""
 _JOINS = re.compile(r"(?:[;:]|,? (?:and|but|while|whereas|which|who|or|such as|including|so|because|if)\b|,|\()\s+")
 
 
@@ -78,7 +78,7 @@ def judge(claims: Sequence[str], evidence: Evidence, verifier: Verifier, thresho
 def _by_clause(
     claims: Sequence[str], shares: Sequence[float], evidence: Evidence, verifier: Verifier, least: float
 ) -> list[float]:
-    """The shares, of a long refused claim at least that of its weakest clause: each clause meets the evidence that fits it."""
+    """The shares. A long refused claim gets that of its weakest clause if it is more; each clause has its own premise."""
     clauses = {n: found for n, share in enumerate(shares) if share <= least and len(found := _clauses(claims[n])) > 1}
     parts = [part for found in clauses.values() for part in found]
     given = iter(verifier.support(parts, [evidence.premise(part).text for part in parts]) if parts else [])
