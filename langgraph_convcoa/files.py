@@ -204,19 +204,16 @@ def sqlite_connection(
         raise wanted from caught
 
 
-def prepare_sqlite(
-    connection: sqlite3.Connection, application: int, version: int, schema: Sequence[str], *, wal: bool = True
-) -> tuple[int, int]:
+def prepare_sqlite(connection: sqlite3.Connection, application: int, version: int, schema: Sequence[str]) -> tuple[int, int]:
     """Create the tables of an empty database, under the write lock; returns the stamp of the database.
 
     `application` is the `application_id` of the program, `version` the `user_version` of the format, and `schema` holds the
     statements that create the tables. No transaction may be open.
     """
-    if _is_blank(connection):
-        if wal:
-            connection.execute("PRAGMA journal_mode=WAL")
+    if is_blank(connection):
+        connection.execute("PRAGMA journal_mode=WAL")
         connection.execute("BEGIN IMMEDIATE")
-        if _is_blank(connection):
+        if is_blank(connection):
             for statement in (*schema, f"PRAGMA application_id={application}", f"PRAGMA user_version={version}"):
                 connection.execute(statement)
         connection.execute("COMMIT")
@@ -229,5 +226,6 @@ def sqlite_stamp(connection: sqlite3.Connection) -> tuple[int, int]:
     return application, version
 
 
-def _is_blank(connection: sqlite3.Connection) -> bool:
+def is_blank(connection: sqlite3.Connection) -> bool:
+    """True if a database has no tables."""
     return connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone() is None

@@ -1,4 +1,4 @@
-"""The base class of conversation stores, which is the store in memory, and the format of a stored thread."""
+"""The base class of conversation stores, which keeps threads in memory, and the format of a stored thread."""
 
 from __future__ import annotations
 

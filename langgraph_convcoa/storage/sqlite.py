@@ -19,6 +19,7 @@ from langgraph_convcoa.storage.base import FORMAT, ConversationStore, later_form
 if TYPE_CHECKING:
     from langgraph.checkpoint.base import BaseCheckpointSaver
     from langgraph.store.base import BaseStore
+    from langgraph.store.sqlite.aio import AsyncSqliteStore
 
 WAIT_SECONDS = 5.0
 """How long a write waits for another program's."""
@@ -97,25 +98,26 @@ class SqliteStore(ConversationStore):
 
     @asynccontextmanager
     async def shared(self) -> AsyncIterator[BaseStore]:
-        from langgraph.store.sqlite.aio import AsyncSqliteStore
-
-        with self.errors():
-            async with AsyncSqliteStore.from_conn_string(str(self.path)) as store:
-                await store.setup()
-                yield store
+        async with self._base_store(self.path) as store:
+            yield store
 
     @asynccontextmanager
     async def book(self) -> AsyncIterator[BaseStore]:
-        """In a file of its own beside the store's: two connections that write one file at a time would wait for each other."""
+        """A store in a file of its own: two connections that write one file would wait for each other."""
+        path = self.path.with_name(f"{self.path.name}.threads")
+        async with self._base_store(path) as store:
+            for setting in ("journal_mode=WAL", "synchronous=NORMAL", "secure_delete=ON"):
+                await store.conn.execute(f"PRAGMA {setting}")
+            yield store
+
+    @asynccontextmanager
+    async def _base_store(self, path: Path) -> AsyncIterator[AsyncSqliteStore]:
         from langgraph.store.sqlite.aio import AsyncSqliteStore
 
-        path = self.path.with_name(f"{self.path.name}.threads")
         with self.errors():
             private_file(path)
             async with AsyncSqliteStore.from_conn_string(str(path)) as store:
                 await store.setup()
-                for setting in ("journal_mode=WAL", "synchronous=NORMAL", "secure_delete=ON"):
-                    await store.conn.execute(f"PRAGMA {setting}")
                 yield store
 
     async def erase(self, saver: Any, thread: str) -> None:

@@ -183,22 +183,17 @@ class Turns:
 
         Args:
             thread: Its name as it is stored.
-            given: The graph's input. The question of a turn that was interrupted, asked again, resumes that turn, and so does
-                None.
+            given: The graph's input. None, or the question of an interrupted turn, resumes that turn.
             see: The listener.
             decisions: Resume a turn that waits for approval.
             context: Settings in place of the thread's own.
             user: The authenticated user of a server.
             modes: The stream modes for the listener.
-            wait: Seconds to wait for another program's turn of the thread.
+            wait: Seconds to wait for another program's turn of the thread; then ThreadBusyError.
             begun: Called when the turn has the thread's lock.
 
-        Returns:
-            `answer`, `citations`, `chain`, `knowledge_set` and `usage`, or under `__interrupt__` what the turn waits for.
-
-        Raises:
-            InputError: There is no interrupted turn to resume. Whatever is raised, the thread stays as it was.
-            ThreadBusyError: Another program's turn of the thread took longer than that.
+        Returns `OUTPUT_FIELDS`, or under `__interrupt__` what the turn waits for. Raises InputError if there is no interrupted
+        turn to resume. Whatever is raised, the thread stays as it was.
         """
         config = config_of(thread, self._sources)
         if user is not None:

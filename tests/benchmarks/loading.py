@@ -169,7 +169,7 @@ def ray(address: str, count: int, workers: int, runs: int) -> dict[str, Any]:
 
             encoder = SentenceTransformerEncoder()
             if number:
-                ray_load(opened, partial(_read, count=count), encoder, told=lambda *_: None, workers=number, progress=note)
+                ray_load(opened, documents(count, count), encoder, workers=number, progress=note)
             else:
                 load_into(opened(), documents(count, count), encoder, progress=note)
             (start, first), (end, last) = seen[0], seen[-1]
@@ -184,10 +184,6 @@ def ray(address: str, count: int, workers: int, runs: int) -> dict[str, Any]:
         "equal": all(one == stored[0] for one in stored),
         "load average": os.getloadavg(),
     }
-
-
-def _read(told: Any, count: int) -> Iterator[Document]:
-    return documents(count, count)
 
 
 def main() -> None:
@@ -206,7 +202,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    # By its name, under which workers find its functions too.
-    from tests.benchmarks import loading
-
-    loading.main()
+    main()

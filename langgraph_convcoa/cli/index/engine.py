@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
     from langgraph_convcoa.retrieval.documents.load import Told
 
-    Read = Callable[[Told], Generator[Document]]
+    Read = Callable[[Told], Iterator[Document]]
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ class EngineOptions:
 
 
 def index_into_engine(read: Read, address: str, options: EngineOptions, as_json: bool) -> None:
-    """Load what `read` gives into an engine, and say what was done; with Ray it is called in another process."""
+    """Load what `read` gives into an engine, and say what was done."""
     collection, tenant, ray, workers, cache = options.collection, options.tenant, options.ray, options.workers, options.cache
     if not is_engine(address):
         from langgraph_convcoa.retrieval.engine.choose import SCHEMES
@@ -72,14 +73,13 @@ def index_into_engine(read: Read, address: str, options: EngineOptions, as_json:
 
     # Errors of a path are raised before anything is made and before Ray starts.
     documents = read(skipped)
-    first = next(documents)
+    documents = chain([next(documents)], documents)
     engine.open(encoder.dimension, encoder.name, create=True)
     if ray is None:
         store = None if cache is None else PatternCache(cache)
-        loaded = load_into(engine, _after(first, documents), encoder, cache=store, progress=True)
+        loaded = load_into(engine, documents, encoder, cache=store, progress=True)
     else:
-        documents.close()
-        loaded = ray_load(opened, read, encoder, address=ray, workers=workers, cache=cache, progress=True, told=skipped)
+        loaded = ray_load(opened, documents, encoder, address=ray, workers=workers, cache=cache, progress=True)
     place, count = place_of(address, collection, tenant), engine.count()
     engine.close()
     if as_json:
@@ -91,8 +91,3 @@ def index_into_engine(read: Read, address: str, options: EngineOptions, as_json:
         f"{place}: {loaded.added} documents added, {loaded.updated} updated, {loaded.unchanged} unchanged; "
         f"{loaded.passages} passages written, {count} there"
     )
-
-
-def _after(first: Document, others: Iterator[Document]) -> Iterator[Document]:
-    yield first
-    yield from others

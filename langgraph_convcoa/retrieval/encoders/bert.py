@@ -13,7 +13,7 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 import numpy.typing as npt
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 
 from langgraph_convcoa.retrieval.array_file import mapped_tensors
 from langgraph_convcoa.retrieval.encoders.loading import check_files, location_of
@@ -70,11 +70,10 @@ class Bert:
             check_files(place)
             try:
                 found = _read(place)
-            # sentence-transformers says what is wrong with the files.
-            except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, SafetensorError):
-                found = None
-            if found is not None:
-                _OPENED[key] = found
+            # sentence-transformers says what is wrong with the files; the tokenizer raises nothing narrower.
+            except Exception:  # noqa: BLE001
+                return None
+            _OPENED[key] = found
         return found
 
     @property
@@ -120,17 +119,13 @@ def _has_accelerator() -> bool:
     return not sys.platform.startswith("linux") or any(Path("/dev", name).exists() for name in _ACCELERATORS)
 
 
-def _read(folder: Path) -> Bert | None:
-    """The model in a folder; None, or an error, if it is not of a kind that `OnnxBert` computes."""
+def _read(folder: Path) -> Bert:
+    """The model in a folder; any error if it is not of a kind that `OnnxBert` computes."""
     from tokenizers import Tokenizer
 
     modules = _json(folder / "modules.json")
     kinds = [str(module["type"]).rpartition(".")[2] for module in modules]
-    if kinds not in (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"]):
-        return None
     transformer, pooling = (folder / module["path"] for module in modules[:2])
-    if transformer != folder or not _plain_prompts(folder / "config_sentence_transformers.json"):
-        return None
     config, reads = _json(folder / "config.json"), _json(folder / "sentence_bert_config.json")
     # Newer releases of sentence-transformers keep the limit with the tokenizer.
     limit = reads.get("max_seq_length") or _json(folder / "tokenizer_config.json")["model_max_length"]
@@ -138,8 +133,19 @@ def _read(folder: Path) -> Bert | None:
     pools = _json(pooling / "config.json")
     ways = [name.removeprefix("pooling_mode_") for name, on in pools.items() if on is True and "pooling_mode_" in name]
     way = pools.get("pooling_mode", "+".join(ways))
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    with safe_open(folder / "model.safetensors", framework="numpy"):
+        # Opened by the library first, which checks the header and that the tensors lie within the file.
+        stored = mapped_tensors(folder / "model.safetensors")
+    weights = {name: stored[name] for name in _names(config["num_hidden_layers"])}
+    least = {"word_embeddings": tokenizer.get_vocab_size(), "position_embeddings": limit, "token_type_embeddings": 1}
     fits = (
-        (config["model_type"], config["hidden_act"]) == ("bert", "gelu")
+        kinds in (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"])
+        and transformer == folder
+        and _plain_prompts(folder / "config_sentence_transformers.json")
+        and (config["model_type"], config["hidden_act"]) == ("bert", "gelu")
         and config.get("position_embedding_type", "absolute") in ("absolute", None)
         and config.get("convcoa_attention", "softmax") == "softmax"
         and not config.get("is_decoder")
@@ -149,27 +155,14 @@ def _read(folder: Path) -> Bert | None:
         and way in ("mean", "mean_tokens", "cls", "cls_token")
         and limit >= 2
         and config["hidden_size"] % config["num_attention_heads"] == 0
+        # A cut may only remove words: there is one special token at the start and one at the end.
+        and len(tokenizer.encode("").ids) == 2
+        and len([name for name in stored if name.startswith(LAYER)]) == len(weights) - 5
+        and all(len(weights[f"embeddings.{name}.weight"]) >= rows for name, rows in least.items())
+        and all(weight.dtype == np.float32 for weight in weights.values())
     )
-    try:
-        tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-    except Exception:  # noqa: BLE001 -- it raises nothing narrower
-        return None
-    tokenizer.no_truncation()
-    tokenizer.no_padding()
-    # A cut may only remove words: there is one special token at the start and one at the end.
-    if not fits or len(tokenizer.encode("").ids) != 2:
-        return None
-    with safe_open(folder / "model.safetensors", framework="numpy"):
-        # Opened by the library first, which checks the header and that the tensors lie within the file.
-        stored = mapped_tensors(folder / "model.safetensors")
-    weights = {name: stored[name] for name in _names(config["num_hidden_layers"])}
-    if len([name for name in stored if name.startswith(LAYER)]) != len(weights) - 5:
-        return None
-    least = {"word_embeddings": tokenizer.get_vocab_size(), "position_embeddings": limit, "token_type_embeddings": 1}
-    if any(len(weights[f"embeddings.{name}.weight"]) < rows for name, rows in least.items()):
-        return None
-    if any(weight.dtype != np.float32 for weight in weights.values()):
-        return None
+    if not fits:
+        raise ValueError
     heads, epsilon = int(config["num_attention_heads"]), float(config["layer_norm_eps"])
     return Bert(weights, tokenizer, heads, epsilon, int(limit), way.startswith("cls"))
 

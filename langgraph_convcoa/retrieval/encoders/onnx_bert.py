@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import logging
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -70,10 +69,9 @@ class OnnxBert:
     def vectors(
         self,
         ids: Sequence[Sequence[int]],
-        advance: Callable[[int], None] = lambda texts: None,
         types: Sequence[Sequence[int]] | None = None,
     ) -> Vectors:
-        """Vectors (n, d) of n lists of token ids, not normalised; `advance` is called with the texts of each finished batch.
+        """Vectors (n, d) of n lists of token ids, not normalised.
 
         `types` are the token types of pairs of texts; all 0 when None. Texts of one length form a batch, without padding.
         """
@@ -85,14 +83,11 @@ class OnnxBert:
         for length, places in lengths.items():
             size = max(1, _TOKENS // length)
             batches += [places[start : start + size] for start in range(0, len(places), size)]
-        lock = threading.Lock()
 
         def run(places: list[int]) -> None:
             tokens = np.array([ids[place] for place in places], dtype=np.int64)
             kinds = None if types is None else np.array([types[place] for place in places], dtype=np.int64)
             (rows[places],) = self._session.run(None, {"state": self.bert.embedded(tokens, kinds)})
-            with lock:
-                advance(len(places))
 
         if self._threads > 1 or len(batches) < 2:
             for batch in batches:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
@@ -68,8 +69,6 @@ class SentenceTransformerEncoder(Encoder):
         self.model_name, self.device, self.batch_size = name, device, batch_size
         self.dtype: Dtype = one_of("dtype", dtype, DTYPES)
         self._model: SentenceTransformer | None = None
-        self._bert: Bert | None = None
-        self._looked = False
         self._counter: Tokenizer | None = None
         self._name: str | None = None
         # Fast tokenizers keep their truncation as state, so one text is encoded at a time.
@@ -178,14 +177,11 @@ class SentenceTransformerEncoder(Encoder):
 
     def _onnx(self) -> Bert | None:
         """The model for onnxruntime; None if torch computes it: another kind of model or device, or one loaded in torch."""
-        if self._model is not None:
-            return None
-        if not self._looked:
-            with self._lock:
-                if not self._looked:
-                    self._bert = bert_of(self.model_name, self.device)
-                    self._looked = True
-        return self._bert
+        return self._bert if self._model is None else None
+
+    @cached_property
+    def _bert(self) -> Bert | None:
+        return bert_of(self.model_name, self.device)
 
     def _load(self) -> SentenceTransformer:
         # Encoding holds the lock for a batch, and is not waited for here.

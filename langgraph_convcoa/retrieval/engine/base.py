@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
-from numbers import Real
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 from urllib.parse import unquote, urlsplit
@@ -23,16 +23,15 @@ from langchain_core.documents import Document
 from langgraph_convcoa.errors import InputError, RetrievalError
 from langgraph_convcoa.retrieval.changes import Entry, content_digest
 from langgraph_convcoa.retrieval.documents.split import Span, pattern_text
-from langgraph_convcoa.retrieval.encoders.base import Encoder, Vectors
+from langgraph_convcoa.retrieval.encoders.base import Encoder, Vectors, without_arithmetic
 from langgraph_convcoa.retrieval.encoders.cache import PatternCache
 from langgraph_convcoa.retrieval.filters import Filter, FilterEvaluator
+from langgraph_convcoa.retrieval.hybrid.bm25 import saturation
 from langgraph_convcoa.retrieval.memory_corpus import encoded_memory
 from langgraph_convcoa.text.words import content_words
 
 _END: ContextVar[float] = ContextVar("engine_deadline", default=math.inf)
 
-SCHEMA_VERSION = 1
-"""Version of the stored form of a passage; a collection of another version is not opened."""
 LONGEST = 10_000_000
 """Characters of a document, which is written in one transaction."""
 USUAL_LENGTH = 100.0
@@ -151,6 +150,9 @@ class Engine(Protocol):
 class ServerEngine(Engine):
     """An engine with an address: its collection, tenant and connections, and the checks that all such engines need."""
 
+    version = 1
+    """Version of the stored form of a passage; a collection of another version is not opened."""
+
     def __init__(self, kind: str, address: str, collection: str, tenant: str, timeout: float) -> None:
         if not timeout > 0:
             raise InputError(f"timeout must be a number of seconds above 0, not {timeout!r}.")
@@ -178,31 +180,50 @@ class ServerEngine(Engine):
     def close(self) -> None:
         self._connections.close()
 
+    def open(self, dimension: int, encoder: str, *, create: bool = False) -> None:
+        encoder = without_arithmetic(encoder)
+        if self._opened == (dimension, encoder):
+            return
+        if not self._prepared(dimension, encoder):
+            if not create:
+                raise RetrievalError(f"{self.name} is not there; add documents to make it, or name another collection.")
+            self._create(dimension, encoder)
+        self._opened = (dimension, encoder)
+
+    @abstractmethod
+    def _prepared(self, dimension: int, encoder: str) -> bool:
+        """Prepare the collection for searches; False if there is none. RetrievalError as `_check_head`."""
+
+    @abstractmethod
+    def _create(self, dimension: int, encoder: str) -> None:
+        """Make the collection."""
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}(collection={self.collection!r}, tenant={self.tenant!r})"
 
-    def _not_there(self) -> RetrievalError:
-        return RetrievalError(f"{self.name} is not there; add documents to make it, or name another collection.")
+    def _check_head(self, stored: tuple[int, int, str], dimension: int, encoder: str) -> None:
+        """Raise RetrievalError if the stored collection has another version, dimension or encoder."""
+        version, length, name = stored
+        if version != self.version:
+            raise RetrievalError(
+                f"{self.name} is of version {version}, and this library reads version {self.version}; load it into another "
+                "collection, or install the version of the library that made it."
+            )
+        if (length, name) != (dimension, encoder):
+            raise RetrievalError(
+                f"{self.name} was encoded by {name!r} in vectors of length {length}, and the encoder given is {encoder!r} "
+                f"with vectors of length {dimension}; give that encoder, or another collection."
+            )
+
+    def _check_open(self, still_there: Callable[[int, str], bool]) -> None:
+        """Before writing: raise RetrievalError if the collection was not opened, or is gone or another one."""
+        if self._opened is None or not still_there(*self._opened):
+            raise RetrievalError(f"{self.name} is not open, or not there any more.")
 
     def _taken(self) -> RetrievalError:
         return RetrievalError(
             f"{self.name} has a passage of another document under one of these ids, or a document was written twice; "
             "give every document an id of its own."
-        )
-
-
-def check_head(label: str, stored: tuple[int, int, str], dimension: int, encoder: str) -> None:
-    """Raise RetrievalError if a stored collection has another version, dimension or encoder."""
-    version, length, name = stored
-    if version != SCHEMA_VERSION:
-        raise RetrievalError(
-            f"{label} is of version {version}, and this library reads version {SCHEMA_VERSION}; load it into another "
-            "collection, or install the version of the library that made it."
-        )
-    if (length, name) != (dimension, encoder):
-        raise RetrievalError(
-            f"{label} was encoded by {name!r} in vectors of length {length}, and the encoder given is {encoder!r} with "
-            f"vectors of length {dimension}; give that encoder, or another collection."
         )
 
 
@@ -241,6 +262,27 @@ class EngineConditions(FilterEvaluator[_Condition]):
         return super()._field(name, wanted, depth)
 
 
+def json_of(value: Any, number: Callable[[int | float], str]) -> str | None:
+    """A filter's value as JSON in one form; None if no JSON value equals it. `number` writes the numbers."""
+    match value:
+        case None | bool():
+            return json.dumps(value)
+        case str():
+            check_text(value, "filter")
+            return json.dumps(value)
+        case Real() if isinstance(value, Integral) or math.isfinite(value):
+            return number(int(value) if isinstance(value, Integral) else float(value))
+        case list():
+            parts = [json_of(part, number) for part in value]
+            return None if None in parts else f"[{','.join(map(str, parts))}]"
+        case Mapping() if all(isinstance(name, str) for name in value):
+            names = sorted(value)
+            parts = [json_of(part, number) for name in names for part in (name, value[name])]
+            pairs = zip(parts[::2], parts[1::2], strict=True)
+            return None if None in parts else "{" + ",".join(f"{name}:{part}" for name, part in pairs) + "}"
+    return None
+
+
 @contextmanager
 def within(seconds: float) -> Iterator[None]:
     """All engine calls of the block end within these seconds together, each within its own time-out."""
@@ -266,6 +308,21 @@ def search_vectors(vectors: Vectors) -> Vectors:
         [[1.0, 0.0], [0.5, 0.5]]
     """
     return np.asarray((vectors[:1] + vectors[1:]) / np.float32(2), dtype=np.float32)
+
+
+def bm25(passage: StoredPassage, weights: Mapping[str, float], mean_length: float) -> float:
+    """BM25 of a passage for words with their weights times idf."""
+    length = sum(passage.terms.values())
+    shared = [(weight, passage.terms[word]) for word, weight in weights.items() if word in passage.terms]
+    return float(sum(weight * saturation(count, length, mean_length) for weight, count in shared))
+
+
+def numbered(passages: Sequence[StoredPassage]) -> Iterator[tuple[int, StoredPassage]]:
+    """Each passage with its number in its document, from 1."""
+    parts: Counter[str] = Counter()
+    for passage in passages:
+        parts[passage.document] += 1
+        yield parts[passage.document], passage
 
 
 def stored_passages(entries: Sequence[Entry], encoder: Encoder, cache: PatternCache | None = None) -> list[StoredPassage]:

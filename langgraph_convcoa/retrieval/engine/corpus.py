@@ -17,10 +17,10 @@ from langgraph_convcoa.retrieval.corpus import Corpus, Passage, Query, View
 from langgraph_convcoa.retrieval.documents.split import document_id, rejoined
 from langgraph_convcoa.retrieval.encoders.base import Encoder, Vectors
 from langgraph_convcoa.retrieval.encoders.cache import PatternCache
-from langgraph_convcoa.retrieval.engine.base import Engine, StoredPassage, within
+from langgraph_convcoa.retrieval.engine.base import Engine, StoredPassage, bm25, within
 from langgraph_convcoa.retrieval.engine.load import ingest
 from langgraph_convcoa.retrieval.filters import Filter, allowed_passages
-from langgraph_convcoa.retrieval.hybrid.bm25 import heaviest, idf, saturation, turn_words
+from langgraph_convcoa.retrieval.hybrid.bm25 import heaviest, idf, turn_words
 from langgraph_convcoa.retrieval.memory_corpus import Memory
 from langgraph_convcoa.retrieval.progress import Progress
 from langgraph_convcoa.retrieval.scoring.patterns import Patterns
@@ -183,11 +183,7 @@ class _Words:
 
 def _bm25(passages: Sequence[StoredPassage], weights: Mapping[str, float], mean_length: float) -> Vectors:
     """BM25 of each passage over the best of them, (n,)."""
-    scores = np.zeros(len(passages))
-    for number, passage in enumerate(passages):
-        length = sum(passage.terms.values())
-        shared = [(weight, passage.terms[word]) for word, weight in weights.items() if word in passage.terms]
-        scores[number] = sum(weight * saturation(count, length, mean_length) for weight, count in shared)
+    scores = np.array([bm25(passage, weights, mean_length) for passage in passages])
     best = scores.max(initial=0.0)
     return np.asarray(scores / best if best > 0 else scores, dtype=np.float32)
 

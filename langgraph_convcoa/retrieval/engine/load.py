@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+import threading
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence, Sized
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext, suppress
-from typing import NamedTuple
+from contextlib import contextmanager, nullcontext
+from functools import partial
 
 from langchain_core.documents import Document
 
@@ -94,97 +96,45 @@ def ingest(
 ) -> Iterator[Committed]:
     """Add documents in batches of up to 256; each yielded result has been committed.
 
-    One batch is encoded while those before it are written. At most four wait, and these are written together. If reading
-    fails, the batches that are encoded are still written.
+    One batch is encoded while those before it are written; at most four wait. If reading fails, the batches that are encoded
+    are still written.
     """
     if isinstance(documents, Sequence):
         for document in checked_documents(documents):
             check_document(document)
     engine.open(encoder.dimension, encoder.name, create=True)
     total = len(documents) if isinstance(documents, Sized) else None
-    with track(progress, total, "Loading") as advance, ThreadPoolExecutor(1, "convcoa-load") as pool:
-        writer = _Writer(engine, pool)
+    waiting: deque[tuple[Future[None], Committed]] = deque()
+    failed = threading.Event()
 
-        def commits() -> Iterator[Committed]:
-            for batch in batches_of(checked_documents(documents)):
-                yield from writer.put(_prepared(engine, batch, encoder, replace, cache))
-            yield from writer.rest()
-
+    def put(passages: Sequence[StoredPassage]) -> None:
+        if failed.is_set():
+            return
         try:
-            for done in commits():
-                advance(done.given)
-                yield done
+            engine.put(passages)
         except BaseException:
-            with suppress(RetrievalError):
-                list(writer.rest())
+            failed.set()
             raise
 
+    with track(progress, total, "Loading") as advance, ThreadPoolExecutor(1, "convcoa-load") as pool:
 
-class _Prepared(NamedTuple):
-    """An encoded batch: its passages, and the result of storing them."""
-
-    passages: list[StoredPassage]
-    done: Committed
-
-    @property
-    def names(self) -> set[str]:
-        """The ids of its documents and passages, which must differ within a transaction."""
-        return {name for passage in self.passages for name in (passage.document, passage.id)}
-
-
-def _prepared(
-    engine: Engine, documents: Sequence[Document], encoder: Encoder, replace: bool, cache: PatternCache | None
-) -> _Prepared:
-    """Split and encode the documents of a batch that the engine lacks or has with another content."""
-    for document in documents:
-        check_document(document)
-
-    def digests(ids: Sequence[str]) -> dict[str, bytes]:
-        return engine.digests(ids) if ids else {}
-
-    # The engine compares the ids of passages when it writes.
-    chosen = select(documents, encoder, replace=replace, digests=digests, owners=lambda _ids: {})
-    return _Prepared(stored_passages(chosen.entries, encoder, cache), chosen.done)
-
-
-class _Writer:
-    """Writes batches in another thread while the next one is encoded."""
-
-    def __init__(self, engine: Engine, pool: ThreadPoolExecutor) -> None:
-        self._engine, self._pool = engine, pool
-        self._waiting: list[_Prepared] = []
-        self._written: list[_Prepared] = []
-        self._writing: Future[None] | None = None
-
-    def put(self, batch: _Prepared) -> Iterator[Committed]:
-        """Take a batch; yield what was committed since. Raises what writing raised."""
-        if not batch.passages:
-            yield batch.done
-            return
-        self._waiting.append(batch)
-        if self._writing is None or self._writing.done() or len(self._waiting) == _AHEAD:
-            yield from self._next()
-
-    def rest(self) -> Iterator[Committed]:
-        """Wait until everything is written."""
-        while self._writing is not None or self._waiting:
-            yield from self._next()
-
-    def _next(self) -> Iterator[Committed]:
-        """Wait for the current transaction, then start one with the batches that wait."""
-        if self._writing is not None:
-            writing, self._writing = self._writing, None
-            try:
+        def written(most: int) -> Iterator[Committed]:
+            """Wait until at most so many batches are not written."""
+            while len(waiting) > most:
+                writing, done = waiting.popleft()
                 writing.result()
-            except Exception:
-                self._waiting = []
-                raise
-            yield from (batch.done for batch in self._written)
-        self._written, names = [], set[str]()
-        # A document that comes again goes into a later transaction.
-        while self._waiting and names.isdisjoint(self._waiting[0].names):
-            self._written.append(self._waiting.pop(0))
-            names |= self._written[-1].names
-        if self._written:
-            passages = [passage for batch in self._written for passage in batch.passages]
-            self._writing = self._pool.submit(self._engine.put, passages)
+                advance(done.given)
+                yield done
+
+        for batch in batches_of(checked_documents(documents)):
+            for document in batch:
+                check_document(document)
+            # The engine compares the ids of passages when it writes.
+            chosen = select(batch, encoder, replace=replace, digests=partial(_digests, engine), owners=lambda _ids: {})
+            waiting.append((pool.submit(put, stored_passages(chosen.entries, encoder, cache)), chosen.done))
+            yield from written(_AHEAD)
+        yield from written(0)
+
+
+def _digests(engine: Engine, ids: Sequence[str]) -> dict[str, bytes]:
+    return engine.digests(ids) if ids else {}

@@ -11,9 +11,8 @@ from langchain_core.documents import Document
 
 from langgraph_convcoa.errors import RetrievalError
 from langgraph_convcoa.retrieval.encoders.base import Vectors, without_arithmetic
-from langgraph_convcoa.retrieval.engine.base import Engine, Statistics, StoredPassage, search_vectors
+from langgraph_convcoa.retrieval.engine.base import Engine, Statistics, StoredPassage, bm25, search_vectors
 from langgraph_convcoa.retrieval.filters import Filter, allowed_passages
-from langgraph_convcoa.retrieval.hybrid.bm25 import saturation
 
 
 class MemoryEngine(Engine):
@@ -47,14 +46,8 @@ class MemoryEngine(Engine):
         return [[passages[i].id for i in np.argsort(-row, kind="stable")[:k]] for row in best]
 
     def words(self, weights: Mapping[str, float], mean_length: float, k: int, condition: Filter | None = None) -> list[str]:
-        found: list[tuple[float, str]] = []
-        for passage in self._allowed(condition):
-            terms, length = passage.terms, sum(passage.terms.values())
-            shared = [(weight, terms[term]) for term, weight in weights.items() if term in terms]
-            score = sum(weight * float(saturation(count, length, mean_length)) for weight, count in shared)
-            if score > 0:
-                found.append((-score, passage.id))
-        return [name for _, name in sorted(found)[:k]]
+        found = sorted((-bm25(passage, weights, mean_length), passage.id) for passage in self._allowed(condition))
+        return [name for score, name in found[:k] if score < 0]
 
     def patterns(self, ids: Sequence[str]) -> list[StoredPassage]:
         there = {passage.id: passage for passage in self._passages()}

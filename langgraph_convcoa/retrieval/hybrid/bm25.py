@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 from langchain_core.documents import Document
+from scipy.sparse import csc_array
 
 from langgraph_convcoa.retrieval.array_file import ArrayFile, write_arrays
 from langgraph_convcoa.retrieval.documents.split import pattern_text
@@ -174,17 +175,12 @@ def _weighted(tokens: npt.NDArray[np.int32], offsets: npt.NDArray[np.int64], wor
     Passages without words count neither in the number of passages nor in the mean length.
     """
     lengths = np.diff(offsets)
-    # Sorted by word, then by passage.
-    keys = tokens.astype(np.int64) * len(lengths)
-    keys += np.repeat(np.arange(len(lengths)), lengths)
-    keys.sort()
-    first = np.flatnonzero(np.diff(keys, prepend=-1))
-    counts = np.diff(first, append=len(keys))
-    columns, indices = np.divmod(keys[first], max(len(lengths), 1))
-    found, filled = np.bincount(columns, minlength=words), int((lengths > 0).sum())
-    data = np.repeat(idf(filled, found), found) * saturation(counts, lengths[indices], len(tokens) / max(filled, 1))
-    indptr = np.concatenate([[0], np.cumsum(found)])
-    return _Matrix(data.astype(np.float32), indices.astype(np.int32), indptr.astype(np.int64))
+    owners = np.repeat(np.arange(len(lengths)), lengths)
+    counts = csc_array((np.ones(len(tokens)), (owners, tokens)), shape=(len(lengths), words))
+    found, filled = np.diff(counts.indptr), int((lengths > 0).sum())
+    weights = saturation(counts.data, lengths[counts.indices], len(tokens) / max(filled, 1))
+    data = np.repeat(idf(filled, found), found) * weights
+    return _Matrix(data.astype(np.float32), counts.indices.astype(np.int32), counts.indptr.astype(np.int64))
 
 
 def idf(passages: int, found: Any) -> Any:

@@ -19,7 +19,7 @@ from langchain_core.documents import Document
 from pydantic import TypeAdapter
 
 from langgraph_convcoa.errors import RetrievalError
-from langgraph_convcoa.files import sqlite_connection, sqlite_stamp
+from langgraph_convcoa.files import is_blank, sqlite_connection, sqlite_stamp
 from langgraph_convcoa.retrieval.changes import content_digest
 from langgraph_convcoa.retrieval.corpus import Passage
 from langgraph_convcoa.retrieval.scoring.patterns import PatternType
@@ -111,7 +111,7 @@ def exists(folder: Path) -> bool:
     if not is_index(folder):
         return False
     with _connected(folder) as connection:
-        return not _blank(connection)
+        return not is_blank(connection)
 
 
 def shrink(folder: Path) -> None:
@@ -136,7 +136,7 @@ def writing(folder: Path, *, create: bool = False) -> Iterator[Transaction]:
         # Deleted text is overwritten in the file.
         connection.execute("PRAGMA secure_delete=ON")
         connection.execute("BEGIN IMMEDIATE")
-        if create and _blank(connection):
+        if create and is_blank(connection):
             for statement in _SCHEMA:
                 connection.execute(statement)
         yield Transaction(connection, folder)
@@ -151,7 +151,7 @@ class Transaction:
         self._folder = folder
         application, version = sqlite_stamp(connection)
         if application != _APPLICATION_ID:
-            if _blank(connection):
+            if is_blank(connection):
                 raise RetrievalError(f"{folder} holds an index whose first save was not finished; build it again.")
             raise RetrievalError(f"{folder / DATABASE} is damaged or the database of another program; name another folder.")
         if version != FORMAT_VERSION:
@@ -344,10 +344,6 @@ def _advice(reason: str) -> str:
     if "readonly" in reason or "unable to open" in reason:
         return f"{reason}: check the permissions of the folder"
     return reason
-
-
-def _blank(connection: sqlite3.Connection) -> bool:
-    return connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone() is None
 
 
 def _checksum(*values: int | str | bytes) -> int:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import threading
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,9 +51,8 @@ class _FirstPass:
         self.states: npt.NDArray[Any] = states
         self.weight = np.float32(terms.passage_weight)
         self.bounds = np.empty((len(states), patterns.n), dtype=np.float32)
-        self.scratch = _Scratch()
         if patterns.dtype == "int8":
-            queries = IntegerQueries.coarse(states)
+            queries = IntegerQueries.of(states)
             slack = queries.errors + _ROUNDING * np.linalg.norm(states.astype(np.float64), axis=1)
             self.states = queries.rows
             self.steps, self.slack = queries.steps.astype(np.float32)[None], slack.astype(np.float32)[None]
@@ -96,7 +93,7 @@ class _FirstPass:
     def _products(self, start: int, stop: int) -> Vectors:
         """Products of rows with the states, (stop - start, q); for int8 in units of the states' steps."""
         shape = (stop - start, len(self.states))
-        products: Vectors = self.scratch.take("products", shape, np.float32)
+        products: Vectors = np.empty(shape, dtype=np.float32)
         values, scales = self.patterns.values[start:stop], self.patterns.scales
         if scales is None:
             dot(values, self.states, products)
@@ -104,24 +101,9 @@ class _FirstPass:
             dot(values, self.states, products)
             products *= scales[start:stop, None]
         else:
-            whole_numbers = dot(values, self.states, self.scratch.take("whole numbers", shape, np.int32))
+            whole_numbers = dot(values, self.states, np.empty(shape, dtype=np.int32))
             np.multiply(whole_numbers, scales[start:stop, None], out=products, casting="unsafe")
         return products
-
-
-class _Scratch(threading.local):
-    """Reused memory for a block's numbers, by name and thread; allocating it takes longer than the sums."""
-
-    def __init__(self) -> None:
-        self._pieces: dict[str, npt.NDArray[Any]] = {}
-
-    def take(self, name: str, shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-        """An array with any content, in place of the last one of this name."""
-        size = math.prod(shape)
-        piece = self._pieces.get(name)
-        if piece is None or piece.size < size:
-            piece = self._pieces[name] = np.empty(size, dtype=dtype)
-        return piece[:size].reshape(shape)
 
 
 def window_maxima(products: Vectors, edges: Numbers) -> Vectors:

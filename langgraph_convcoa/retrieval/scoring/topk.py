@@ -12,7 +12,6 @@ import numpy.typing as npt
 from langgraph_convcoa.errors import InputError, RetrievalError
 from langgraph_convcoa.retrieval.encoders.base import Vectors
 from langgraph_convcoa.retrieval.scoring.bounds import Terms, first_pass
-from langgraph_convcoa.retrieval.scoring.int8 import IntegerQueries
 from langgraph_convcoa.retrieval.scoring.patterns import Patterns
 from langgraph_convcoa.retrieval.scoring.sparsemax import sparsemax
 from langgraph_convcoa.retrieval.threads import workers
@@ -27,14 +26,12 @@ _PRODUCT_BYTES = 64 * 2**20
 _SHARE = 16
 # A filter that leaves so few patterns has them copied out and searched alone.
 _COPIED_BYTES = 16 * 2**20
-# So many sets at a time show their best bound first; only the sets of the best groups are compared one by one.
-_GROUP = 16
 # How far float32 may put a bound below a score, relative to the lengths multiplied.
 _ROUNDING = 1e-6
 # How many products are laid out side by side at a time.
 _AT_ONCE = 2_000_000
-# How many numbers of patterns are copied out at a time: with many equal scores all patterns are asked for.
-_COPIED = 8_000_000
+# How many numbers of patterns are copied out in float64 at a time: with many equal scores all patterns are asked for.
+_COPIED = 2_500_000
 
 Rows = npt.NDArray[np.int64]
 
@@ -201,22 +198,10 @@ def _rank(
 
 def _best(bounds: Vectors, wanted: int) -> tuple[Rows, npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     """The sets with the best bounds of (q, n) and these bounds, (q, wanted), best first; and the best bound left, (q,)."""
-    q, n = bounds.shape
-    groups = n // _GROUP
-    more = min(wanted + 1, n)
-    if groups < 4 * more:
-        sets = _largest(bounds, more)
-    else:
-        # The best m sets are in the m groups with the best maxima. Group g is the sets g, g + groups, ...; the last few sets
-        # stand alone.
-        split = groups * _GROUP
-        tops = bounds[:, :split].reshape(q, _GROUP, groups).max(axis=1)
-        members = _largest(tops, more)[:, None] + groups * np.arange(_GROUP)[:, None]
-        members = np.concatenate([members.reshape(q, -1), np.tile(np.arange(split, n), (q, 1))], axis=1)
-        places = _largest(np.take_along_axis(bounds, members, axis=1), more)
-        sets = np.take_along_axis(members, places, axis=1)
+    more = min(wanted + 1, bounds.shape[1])
+    sets = _largest(bounds, more)
     best = np.take_along_axis(bounds, sets, axis=1).astype(np.float64)
-    left = best[:, wanted].copy() if more > wanted else np.full(q, -math.inf)
+    left = best[:, wanted].copy() if more > wanted else np.full(len(bounds), -math.inf)
     return sets[:, :wanted], best[:, :wanted], left
 
 
@@ -257,8 +242,7 @@ def _score(patterns: Patterns, states: Vectors, terms: Terms, which: Rows, sets:
     products = np.zeros(mask.shape)
     found = np.empty(len(rows))
     changes = np.flatnonzero(np.diff(owners)) + 1
-    # A copy of float32 is made in float64, twice as large.
-    step = max(1, _COPIED // (patterns.d * (3 if patterns.scales is None else 1)))
+    step = max(1, _COPIED // patterns.d)
     cuts = np.unique([*changes, *range(0, len(owners), step), len(owners)]).tolist()
     for start, stop in itertools.pairwise(cuts):
         found[start:stop] = _row_products(patterns, states[owners[start]], rows[start:stop])
@@ -272,7 +256,6 @@ def _score(patterns: Patterns, states: Vectors, terms: Terms, which: Rows, sets:
 
 def _row_products(patterns: Patterns, state: Vectors, rows: Rows) -> npt.NDArray[np.float64]:
     """Exact products of the stored patterns of some rows with a query state, (len(rows),)."""
-    if patterns.scales is not None:
-        return IntegerQueries.exact(state[None]).exact_products(patterns.values[rows], patterns.scales[rows])[:, 0]
     # Row by row: in a matrix product the last bits depend on the place of a row.
-    return np.asarray(np.einsum("nd,d->n", patterns.take(rows).astype(np.float64), state.astype(np.float64)))
+    products = np.einsum("nd,d->n", patterns.values[rows].astype(np.float64), state.astype(np.float64))
+    return np.asarray(products if patterns.scales is None else products * patterns.scales[rows])

@@ -3,7 +3,6 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
-import pytest
 
 from langgraph_convcoa.retrieval.encoders.recent import RecentEncoder, RecentValues
 from tests.bounds import SECONDS
@@ -50,33 +49,3 @@ def test_threads_that_want_the_same_value_make_it_once():
         found = list(pool.map(want, ["a", "bb", "ccc", "dddd"], timeout=SECONDS))
     assert [one["shared"] + one["also shared"] for one in found] == [17] * 4
     assert sorted(made) == ["a", "also shared", "bb", "ccc", "dddd", "shared"]
-
-
-def test_what_one_thread_could_not_make_another_makes():
-    recent, failing, waiting = RecentValues[str, int](10), threading.Event(), threading.Event()
-
-    def fail(new):
-        waiting.set()
-        failing.wait(SECONDS)
-        raise ZeroDivisionError
-
-    with ThreadPoolExecutor(2) as pool:
-        first = pool.submit(recent.of, ["a"], fail)
-        waiting.wait(SECONDS)
-        second = pool.submit(recent.of, ["a"], lambda new: [1 for _ in new])
-        failing.set()
-        assert second.result(SECONDS) == {"a": 1}
-        with pytest.raises(ZeroDivisionError):
-            first.result(SECONDS)
-
-
-def test_the_least_recently_used_value_goes_first():
-    recent, made = RecentValues[str, int](2), []
-
-    def make(new):
-        made.extend(new)
-        return map(len, new)
-
-    for keys in (["a", "b"], ["a"], ["c"], ["a", "c"], ["b"]):
-        recent.of(keys, make)
-    assert made == ["a", "b", "c", "b"]

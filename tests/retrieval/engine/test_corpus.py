@@ -12,13 +12,10 @@ from typing import Any
 
 import pytest
 from langchain_core.documents import Document
-from langchain_core.indexing import InMemoryRecordManager, index
-from langchain_tests.integration_tests import RetrieversIntegrationTests
 
 from langgraph_convcoa import build_graph
 from langgraph_convcoa.errors import InputError, RetrievalError
 from langgraph_convcoa.retrieval.engine.choose import open_engine
-from langgraph_convcoa.retrieval.engine.corpus import EngineCorpus
 from langgraph_convcoa.retrieval.engine.memory import MemoryEngine
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 from tests.fake_encoder import WordEncoder
@@ -140,16 +137,6 @@ def test_documents_are_added_updated_and_deleted_as_elsewhere(retriever):
     assert (len(retriever.corpus), [one.id for one in retriever.invoke("apple")]) == (1, ["a"])
 
 
-def test_langchains_indexing_keeps_it_in_step(retriever):
-    records = InMemoryRecordManager("test")
-    records.create_schema()
-    texts = [Document(f"The text {name}.", metadata={"source": name}) for name in "abc"]
-    options = {"cleanup": "full", "source_id_key": "source", "key_encoder": "sha256"}
-    assert index(texts, records, retriever, **options)["num_added"] == 3
-    assert index(texts[1:], records, retriever, **options)["num_deleted"] == 1
-    assert sorted(one.page_content for one in retriever.invoke("text")) == ["The text b.", "The text c."]
-
-
 def test_an_engine_with_nothing_in_it_finds_nothing(retriever):
     with pytest.raises(RetrievalError, match="is not there; add documents"):
         retriever.invoke("text")
@@ -157,15 +144,6 @@ def test_an_engine_with_nothing_in_it_finds_nothing(retriever):
     retriever.add_documents([Document("One.", id="a")])
     retriever.delete(["a"])
     assert retriever.invoke("text") == []
-
-
-def test_ids_and_names_with_quotes_are_held(retriever):
-    names = ["it's", 'a "b"', "'; DROP TABLE x; --", "%s", "{passages}", "ünï", "back\\slash"]
-    retriever.add_documents([Document(f"Text {n}.", id=name, metadata={name: name}) for n, name in enumerate(names)])
-    for name in names:
-        assert [one.id for one in retriever.invoke("text", filter={name: name})] == [name]
-        assert [one.id for one in retriever.get_by_ids([name])] == [name]
-    assert retriever.delete(names)["num_deleted"] == len(names)
 
 
 def test_a_function_is_no_filter_of_an_engine_and_other_settings_are_checked(retriever, address, tmp_path):
@@ -284,24 +262,3 @@ def test_all_calls_of_a_search_have_the_time_out_together(address, monkeypatch):
     monkeypatch.setattr(connections, "run", late)
     with pytest.raises(RetrievalError, match=r"did not answer within 0\.8 s"):
         retriever.invoke("Who described the Hopfield network?")
-
-
-class TestEngineRetriever(RetrieversIntegrationTests):
-    """LangChain's standard suite."""
-
-    @pytest.fixture(autouse=True)
-    def filled(self, pgvector: str) -> None:
-        type(self).address = f"{pgvector}?collection=standard"
-        HopfieldRetriever.from_engine(self.address, encoder=_ENCODER).update(documents())
-
-    @property
-    def retriever_constructor(self):
-        return HopfieldRetriever
-
-    @property
-    def retriever_constructor_params(self):
-        return {"corpus": EngineCorpus(open_engine(self.address)), "encoder": _ENCODER}
-
-    @property
-    def retriever_query_example(self):
-        return "Who described the Hopfield network?"

@@ -29,12 +29,6 @@ def small_batches():
         yield
 
 
-@pytest.fixture
-def one_by_one(monkeypatch):
-    """Each batch is a transaction of its own."""
-    monkeypatch.setattr("langgraph_convcoa.retrieval.engine.load._AHEAD", 1)
-
-
 def some(count, first=0):
     """One in fifty is of several passages."""
     for number in range(first, first + count):
@@ -85,7 +79,7 @@ class Failing(MemoryEngine):
             raise RetrievalError("the engine is gone")
 
 
-def test_failed_at_any_batch_and_run_again_nothing_is_lost_or_doubled_and_nothing_written_is_encoded_again(whole, one_by_one):
+def test_failed_at_any_batch_and_run_again_nothing_is_lost_or_doubled_and_nothing_written_is_encoded_again(whole):
     encoder = RecentEncoder(WordEncoder(), 5_000)
     for number, after in itertools.product(range(1, 5), (False, True)):
         engine = Failing()
@@ -114,54 +108,30 @@ def test_ctrl_c_leaves_what_was_encoded_and_the_next_run_goes_on(whole):
 
 
 class Slow(MemoryEngine):
-    """Notes the documents of each transaction, and ends the first one when the test says so."""
+    """Ends the first transaction when the test says so."""
 
     def __init__(self):
         super().__init__()
-        self.written, self.go = [], threading.Event()
+        self.go = threading.Event()
 
     def put(self, passages):
-        self.written.append([passage.document for passage in passages])
         assert self.go.wait(60)
         super().put(passages)
 
 
-def _all_at_once(engine, documents):
-    """The documents, the last of which is read when the others wait to be written."""
-    for number, document in enumerate(documents, 1):
-        yield document
-        if number == BATCH:
-            wait_until(lambda: engine.written, "the first batch")
-    engine.go.set()
-
-
-def test_batches_that_wait_are_written_together():
-    engine = Slow()
-    done = []
-    load_into(
-        engine, _all_at_once(engine, some(BATCH * 5 - 1)), WordEncoder(), progress=lambda seen, _total: done.append(seen)
-    )
-    # The first is written while the next three are read, and these are written together with the fourth.
-    assert [len({*batch}) for batch in engine.written] == [BATCH, 4 * BATCH - 1]
-    assert list(dict.fromkeys(name for batch in engine.written for name in batch)) == [f"d{n}" for n in range(BATCH * 5 - 1)]
-    assert done[-1] == BATCH * 5 - 1
-
-
-def test_a_document_that_comes_again_is_not_written_together_with_itself():
-    engine = Slow()
-    documents = [*some(BATCH * 2), Document("Another text.", id="d70"), *some(BATCH * 2 - 2, BATCH * 2)]
-    load_into(engine, _all_at_once(engine, documents), WordEncoder())
-    assert [batch.count("d70") for batch in engine.written][:3] == [0, 1, 1]
+def test_a_document_that_comes_again_is_stored_as_it_was_given_last():
+    engine = MemoryEngine()
+    load_into(engine, [*some(BATCH * 2), Document("Another text.", id="d70"), *some(BATCH * 2 - 2, BATCH * 2)], WordEncoder())
     [found] = engine.patterns(engine.parts(["d70"])["d70"])
     assert found.text == "Another text."
 
 
 def test_a_passage_whose_id_is_that_of_a_document_of_the_next_batch_is_refused():
-    engine = Slow()
+    engine = MemoryEngine()
     long = Document("Sentence of a long document. " * 80, id="long")
     documents = [*some(BATCH), long, *some(BATCH - 1, BATCH), Document("Short.", id="long#1"), *some(10, 2 * BATCH)]
     with pytest.raises(RetrievalError, match="long#1"):
-        load_into(engine, _all_at_once(engine, documents), WordEncoder())
+        load_into(engine, documents, WordEncoder())
     assert len(engine.parts(["long"])["long"]) > 1
 
 

@@ -17,7 +17,7 @@ from numbers import Integral, Real
 from typing import Any, NamedTuple
 
 from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.retrieval.engine.base import EngineConditions, check_text
+from langgraph_convcoa.retrieval.engine.base import EngineConditions, json_of
 from langgraph_convcoa.retrieval.filters import Filter
 
 _BYTES = ["abcdefghijklmnop"[byte >> 4] + "ABCDEFGHIJKLMNOP"[byte & 15] for byte in range(256)]
@@ -45,11 +45,11 @@ def facts_of(metadata: Mapping[str, Any]) -> list[str]:
     for name, value in metadata.items():
         found.append(_hash("has", name))
         if value is not None:
-            found += [_hash("some", name), _hash("is", name, _written(value))]
+            found += [_hash("some", name), _hash("is", name, str(_written(value)))]
         if isinstance(value, str):
             found.append(_hash("text", name))
         if isinstance(value, list):
-            found += [_hash("holds", name, _written(entry)) for entry in value]
+            found += [_hash("holds", name, str(_written(entry))) for entry in value]
     return [*dict.fromkeys(found)]
 
 
@@ -78,13 +78,13 @@ class _Expressions(EngineConditions[Condition]):
         return self._fact([_hash("has", name)])
 
     def among(self, name: str, values: Sequence[Any]) -> Condition:
-        known = [written for value in values if value is not None if (written := _askable(value))]
+        known = [written for value in values if value is not None if (written := _written(value))]
         equal = self._fact([_hash("is", name, written) for written in known])
         missing = self.negated(self._fact([_hash("some", name)]))
         return self.any([equal, missing]) if any(value is None for value in values) else equal
 
     def contains(self, name: str, wanted: Any) -> Condition:
-        written = _askable(wanted)
+        written = _written(wanted)
         parts = [self._fact([_hash("holds", name, written)] if written else [])]
         if isinstance(wanted, str):
             within, text = f'({_value(name)} like "t%{_spelled(wanted)}%")', self._fact([_hash("text", name)])
@@ -109,32 +109,9 @@ class _Expressions(EngineConditions[Condition]):
         return Condition(found, f"not {found}")
 
 
-def _askable(value: Any) -> str:
-    """`_written`; empty if no JSON value equals it."""
-    try:
-        return _written(value)
-    except InputError:
-        raise
-    except ValueError:
-        return ""
-
-
-def _written(value: Any) -> str:
-    """A JSON value as text; values that are equal in Python (1, 1.0 and True) have the same text."""
-    match value:
-        case None:
-            return "null"
-        case str():
-            check_text(value, "filter")
-            return json.dumps(value)
-        case Real() if isinstance(value, Integral) or math.isfinite(value):
-            number = int(value) if isinstance(value, Integral) else float(value)
-            return hex(int(number)) if number == int(number) else float(number).hex()
-        case list():
-            return "[" + ",".join(map(_written, value)) + "]"
-        case Mapping() if all(isinstance(name, str) for name in value):
-            return "{" + ",".join(f"{_written(name)}:{_written(value[name])}" for name in sorted(value)) + "}"
-    raise ValueError("not JSON")
+def _written(value: Any) -> str | None:
+    """`json_of`, the same text for 1 and 1.0."""
+    return json_of(value, lambda number: hex(int(number)) if number == int(number) else float(number).hex())
 
 
 def _sortable(value: Any) -> str:

@@ -7,8 +7,10 @@ import os
 import re
 import threading
 import time
+from collections.abc import Callable
+from functools import partial
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import unquote, urlsplit
 
 from langgraph_convcoa.errors import InputError, RetrievalError
@@ -20,6 +22,9 @@ if TYPE_CHECKING:
 
 SCHEMES = ("milvus", "milvuss", "milvus+file")
 """Schemes of addresses: a server, a server with TLS, a file."""
+
+Ask: TypeAlias = Callable[..., Any]
+"""Calls a method of the client by its name, within what is left of a time-out."""
 
 _FORM = "milvus://user:password@host:19530/database?collection=NAME, or milvus+file:///folder/name.db?collection=NAME"
 # The client pings an idle connection every 10 s. The server of a file takes three pings for an attack and closes it.
@@ -46,7 +51,7 @@ class Connections:
     """Asks one server within a time-out. A process makes its client for its first question."""
 
     def __init__(self, address: str, *, timeout: float, label: str) -> None:
-        self.timeout, self.label = timeout, label
+        self.timeout, self.label, self._address = timeout, label, address
         self.settings = _settings(address)
         self.file = not self.settings["uri"].startswith("http")
         if find_spec("pymilvus") is None or (self.file and find_spec("milvus_lite") is None):
@@ -57,17 +62,27 @@ class Connections:
         self._client: MilvusClient | None = None
         self._guard, self._process = threading.Lock(), os.getpid()
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if not name.startswith("_")}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._clear()
+    def __reduce__(self) -> tuple[Any, ...]:
+        return partial(type(self), self._address, timeout=self.timeout, label=self.label), ()
 
     def asking(self, timeout: float | None = None) -> Ask:
         """What asks the server, with a time-out that starts now."""
         limit = self.timeout if timeout is None else timeout
-        return Ask(self, limit, end_of(limit))
+        return partial(self.ask, limit, end_of(limit))
+
+    def ask(self, limit: float, end: float, method: str, /, *arguments: Any, **named: Any) -> Any:
+        """The result of a method of the client that must end by `end`."""
+        import grpc
+        from pymilvus.exceptions import MilvusException
+
+        try:
+            client = self._connected(end)
+            left = end - time.monotonic()
+            if left <= 0:
+                raise RetrievalError(_LATE.format(label=self.label, limit=limit))
+            return getattr(client, method)(*arguments, timeout=left, **named)
+        except (MilvusException, grpc.RpcError, ValueError) as error:
+            raise self._worded(error, limit, end) from None
 
     def close(self) -> None:
         """Close the client; a later question makes another."""
@@ -76,7 +91,7 @@ class Connections:
         if client is not None:
             client.close()
 
-    def client(self, end: float) -> MilvusClient:
+    def _connected(self, end: float) -> MilvusClient:
         """The client of this process, which must connect by `end`."""
         from pymilvus import MilvusClient
 
@@ -92,35 +107,15 @@ class Connections:
                 self._client = MilvusClient(**self.settings, dedicated=True, timeout=left, grpc_options=quiet)
             return self._client
 
-
-class Ask:
-    """Calls methods of the client by name, within what is left of a time-out."""
-
-    def __init__(self, connections: Connections, limit: float, end: float) -> None:
-        self._connections, self._limit, self._end = connections, limit, end
-
-    def __call__(self, method: str, *arguments: Any, **named: Any) -> Any:
-        import grpc
-        from pymilvus.exceptions import MilvusException
-
-        try:
-            client = self._connections.client(self._end)
-            left = self._end - time.monotonic()
-            if left <= 0:
-                raise RetrievalError(_LATE.format(label=self._connections.label, limit=self._limit))
-            return getattr(client, method)(*arguments, timeout=left, **named)
-        except (MilvusException, grpc.RpcError, ValueError) as error:
-            raise self._worded(error) from None
-
-    def _worded(self, error: Exception) -> RetrievalError:
+    def _worded(self, error: Exception, limit: float, end: float) -> RetrievalError:
         text = str(getattr(error, "message", "") or error).strip()
         # The first line has the reason; a retry wraps it.
         line = (text.splitlines() or [type(error).__name__])[0].rpartition("message=")[2]
-        token = self._connections.settings.get("token", "")
+        token = self.settings.get("token", "")
         reason = redact(line, {token, token.partition(":")[2]})[:200].rstrip(".")
-        late = _LATE if time.monotonic() >= self._end else f"{{label}} failed: {type(error).__name__}: {{reason}}."
+        late = _LATE if time.monotonic() >= end else f"{{label}} failed: {type(error).__name__}: {{reason}}."
         said = next((said for words, said in _FAILURES.items() if re.search(words, text.lower())), late)
-        return RetrievalError(said.format(label=self._connections.label, limit=self._limit, reason=reason))
+        return RetrievalError(said.format(label=self.label, limit=limit, reason=reason))
 
 
 def _settings(address: str) -> dict[str, str]:

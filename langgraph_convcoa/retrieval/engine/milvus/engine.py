@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import json
-import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import numpy as np
 
 from langgraph_convcoa.errors import InputError, RetrievalError
-from langgraph_convcoa.retrieval.encoders.base import Vectors, without_arithmetic
-from langgraph_convcoa.retrieval.engine.base import SCHEMA_VERSION, ServerEngine, Statistics, StoredPassage, check_head
+from langgraph_convcoa.retrieval.encoders.base import Vectors
+from langgraph_convcoa.retrieval.engine.base import ServerEngine, Statistics, StoredPassage, numbered
 from langgraph_convcoa.retrieval.engine.milvus import rows as form
 from langgraph_convcoa.retrieval.engine.milvus.conditions import condition_of
 from langgraph_convcoa.retrieval.engine.milvus.connections import Ask, Connections
-from langgraph_convcoa.retrieval.engine.milvus.rows import FILLED, LENGTHS, Row, key
+from langgraph_convcoa.retrieval.engine.milvus.rows import Row, key
 from langgraph_convcoa.retrieval.filters import Filter
 
 # Several windows of one passage may be found; Milvus's limit for one search.
@@ -25,8 +25,8 @@ _LONGEST_VECTOR = 12_000
 _KEYS = 1_000
 # Seconds more for each passage that is written, and for `settle`.
 _WRITING, _SETTLING = 0.05, 3_600.0
-# Parallel counts of words, and the seconds that a count is kept.
-_AT_ONCE, _KEPT = 8, 30.0
+# Parallel counts of words.
+_AT_ONCE = 8
 
 
 class MilvusEngine(ServerEngine):
@@ -35,7 +35,7 @@ class MilvusEngine(ServerEngine):
     One collection has a row for each window, for searches; the other a row for each passage, with all that is stored.
     Milvus has no transactions. A document's first passage has the digest; it is removed first and written last. So after a
     kill the document has no digest, and the next load writes it again. Two writers must not write one document at a time.
-    Milvus counts the passages that have a word; counts are kept for 30 s.
+    Milvus counts the passages that have a word. The mean length is that of up to 16,384 passages.
 
     Args:
         address: milvus://user:password@host:19530/database, milvuss:// for TLS, or milvus+file:///folder/name.db, which one
@@ -45,6 +45,7 @@ class MilvusEngine(ServerEngine):
         timeout: Seconds until an answer; writing may take 0.05 s more for each passage. `settle` has an hour.
     """
 
+    version = 2
     variables = ("MILVUS_TOKEN",)
 
     def __init__(self, address: str, *, collection: str, tenant: str = "default", timeout: float = 10.0) -> None:
@@ -52,22 +53,6 @@ class MilvusEngine(ServerEngine):
         self._connections: Connections = Connections(address, timeout=float(timeout), label=self.name)
         self._names = {kind: f"convcoa_{collection}_{kind}" for kind in ("passages", "windows")}
         self._whose = key("tenant", tenant)
-        self._counted: dict[str, tuple[float, int]] = {}
-
-    def open(self, dimension: int, encoder: str, *, create: bool = False) -> None:
-        encoder = without_arithmetic(encoder)
-        if self._opened == (dimension, encoder):
-            return
-        ask = self._connections.asking()
-        if self._checked(ask, dimension, encoder):
-            # After a restart, or a kill while it was made.
-            for name in self._names.values():
-                ask("load_collection", name)
-        elif create:
-            self._create(dimension, encoder)
-        else:
-            raise self._not_there()
-        self._opened = (dimension, encoder)
 
     def search(self, vectors: Vectors, k: int, condition: Filter | None = None) -> list[list[str]]:
         where, ask = self._where(condition_of(condition)), self._connections.asking()
@@ -79,7 +64,7 @@ class MilvusEngine(ServerEngine):
 
     def patterns(self, ids: Sequence[str]) -> list[StoredPassage]:
         keys = {key(self._whose, name): name for name in ids}
-        rows = self._rows("key", [*keys], ["key", "content", "vectors", "digest"])
+        rows = self._rows("key", [*keys], ["key", "content"])
         found = {keys[row["key"]]: form.stored_of(row) for row in rows}
         return [found[name] for name in dict.fromkeys(ids) if name in found]
 
@@ -98,45 +83,36 @@ class MilvusEngine(ServerEngine):
     def put(self, passages: Sequence[StoredPassage]) -> None:
         if not passages:
             return
-        parts: Counter[str] = Counter()
-        rows: list[Row] = []
-        windows: list[Row] = []
-        for passage in passages:
-            parts[passage.document] += 1
-            row, own = form.rows_of(self._whose, parts[passage.document], passage)
-            rows.append(row)
-            windows += own
+        made = [form.rows_of(self._whose, part, passage) for part, passage in numbered(passages)]
+        rows, windows = [row for row, _ in made], [window for _, own in made for window in own]
         ask = self._writing(len(passages))
-        if self._opened is None or not self._checked(ask, *self._opened):
-            raise RetrievalError(f"{self.name} is not open, or not there any more.")
-        owners = {row["key"]: row["document"] for row in rows}
-        there = self._rows("key", [*owners], ["document"], ask=ask)
-        if len(owners) < len(passages) or any(row["document"] not in {*owners.values()} for row in there):
+        self._check_open(partial(self._checked, ask))
+        keys, documents = {row["key"] for row in rows}, {row["document"] for row in rows}
+        there = self._rows("key", [*keys], ["document"], ask=ask)
+        if len(keys) < len(passages) or any(row["document"] not in documents for row in there):
             raise self._taken()
-        self._remove(ask, parts)
+        self._remove(ask, {passage.document for passage in passages})
         first, others = ([row for row in rows if (row["part"] == 1) is one] for one in (True, False))
         for kind, written in (("passages", others), ("windows", windows), ("passages", first)):
             for message in form.messages(written):
                 ask("upsert", self._names[kind], message)
-        self._counted = {}
 
     def settle(self) -> None:
         ask = self._connections.asking(_SETTLING)
         for name in self._names.values():
             ask("flush", name)
-        self._counted = {}
 
     def delete(self, documents: Sequence[str]) -> None:
         if documents:
             self._remove(self._writing(len(documents)), documents)
-            self._counted = {}
 
     def statistics(self, terms: Iterable[str]) -> Statistics:
-        hashes = {form.term_hash(term): term for term in terms}
-        found = self._frequencies([*hashes, FILLED, *LENGTHS])
-        words = sum(found[name] << bit for bit, name in enumerate(LENGTHS))
-        frequencies = {term: found[name] for name, term in hashes.items() if found[name]}
-        return Statistics(found[FILLED], words / max(found[FILLED], 1), frequencies)
+        ask, filled = self._connections.asking(), self._where("length > 0")
+        asked = list(dict.fromkeys(terms))
+        found = dict(zip(asked, self._counts(ask, [form.term_hash(term) for term in asked]), strict=True))
+        lengths = ask("query", self._names["passages"], filter=filled, output_fields=["length"], limit=_MOST)
+        mean = sum(row["length"] for row in lengths) / max(len(lengths), 1)
+        return Statistics(self._count(ask, filled), mean, {term: count for term, count in found.items() if count})
 
     def count(self) -> int:
         ask = self._connections.asking()
@@ -149,8 +125,17 @@ class MilvusEngine(ServerEngine):
     def _writing(self, passages: int) -> Ask:
         return self._connections.asking(self.timeout + _WRITING * passages)
 
+    def _prepared(self, dimension: int, encoder: str) -> bool:
+        ask = self._connections.asking()
+        if not self._checked(ask, dimension, encoder):
+            return False
+        # After a restart, or a kill while it was made.
+        for name in self._names.values():
+            ask("load_collection", name)
+        return True
+
     def _checked(self, ask: Ask, dimension: int, encoder: str) -> bool:
-        """True if the collection exists; RetrievalError if it has another version, encoder or dimension."""
+        """True if the collection exists; RetrievalError as `_check_head`."""
         if not ask("has_collection", self._names["passages"]):
             return False
         about = ask("describe_collection", self._names["passages"])
@@ -160,7 +145,7 @@ class MilvusEngine(ServerEngine):
             stored = (int(version), int(length), str(name))
         except (TypeError, ValueError):
             raise RetrievalError(f"{self.name} was not made by this library; name another collection.") from None
-        check_head(self.name, stored, dimension, encoder)
+        self._check_head(stored, dimension, encoder)
         return True
 
     def _create(self, dimension: int, encoder: str) -> None:
@@ -168,7 +153,7 @@ class MilvusEngine(ServerEngine):
             raise InputError(f"Milvus holds vectors of 2 to {_LONGEST_VECTOR:,} numbers here, not {dimension}.")
         # The indexes of an empty collection take time too.
         ask = self._writing(200)
-        made = form.definitions(dimension, json.dumps([SCHEMA_VERSION, dimension, encoder]), file=self._connections.file)
+        made = form.definitions(dimension, json.dumps([self.version, dimension, encoder]), file=self._connections.file)
         # `_checked` looks at passages, which are made last.
         for kind in ("windows", "passages"):
             try:
@@ -177,8 +162,7 @@ class MilvusEngine(ServerEngine):
                 # Another process may have made it; it is checked below.
                 if not ask("has_collection", self._names[kind]):
                     raise
-        if not self._checked(ask, dimension, encoder):
-            raise self._not_there()
+        self._checked(ask, dimension, encoder)
 
     def _near(self, ask: Ask, vector: list[float], k: int, where: str) -> list[str]:
         wanted = min(_WINDOWS * k, _MOST)
@@ -219,16 +203,8 @@ class MilvusEngine(ServerEngine):
         [row] = ask("query", self._names["passages"], filter=where, output_fields=["count(*)"])
         return int(row["count(*)"])
 
-    def _frequencies(self, terms: Sequence[str]) -> dict[str, int]:
-        """The number of passages with each of some terms, counted or kept."""
-        kept, now = self._counted, time.monotonic()
-        asked = [term for term in dict.fromkeys(terms) if term not in kept or kept[term][0] < now - _KEPT]
-        if asked:
-            kept |= {term: (now, found) for term, found in zip(asked, self._counts(asked), strict=True)}
-        return {term: kept[term][1] for term in terms}
-
-    def _counts(self, terms: Sequence[str]) -> list[int]:
-        ask = self._connections.asking()
+    def _counts(self, ask: Ask, terms: Sequence[str]) -> list[int]:
+        """The number of passages with each of these hashes of words."""
         if self._connections.file:
             # milvus-lite reads all rows for each count.
             rows = ask("query", self._names["passages"], filter=self._where(None), output_fields=["terms"])

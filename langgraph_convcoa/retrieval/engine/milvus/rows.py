@@ -16,16 +16,11 @@ from langgraph_convcoa.retrieval.engine.base import USUAL_LENGTH, StoredPassage,
 from langgraph_convcoa.retrieval.engine.milvus.conditions import facts_of, ordered_of
 from langgraph_convcoa.retrieval.hybrid.bm25 import saturation
 
-LENGTHS = [f"bit {bit}" for bit in range(24)]
-"""Stand among the terms of a passage for its length in binary: counting rows by bit gives the sum of lengths."""
-FILLED = "filled"
-"""Stands among the terms of a passage that has any."""
-
 # Milvus's limits for the bytes of a text and the entries of an array; a piece of characters that never exceeds the first.
 _LONGEST_TEXT, _MOST_ENTRIES, _PIECE = 65_535, 4_096, 16_000
 _DIGITS = 32
 _MOST_ROWS, _MOST_BYTES = 1_000, 16_000_000
-_LIMITED = {"facts": "entries in its metadata", "terms": "words", "content": "characters", "vectors": "windows"}
+_LIMITED = {"facts": "entries in its metadata", "terms": "words", "content": "characters and windows"}
 
 Row = dict[str, Any]
 
@@ -54,19 +49,19 @@ def rows_of(tenant: str, part: int, passage: StoredPassage) -> tuple[Row, list[R
     """The row of a passage (part of its document, from 1) and those of its windows; InputError if Milvus cannot hold it."""
     metadata = json.loads(json.dumps(passage.metadata, allow_nan=False))
     terms, length = passage.terms, sum(passage.terms.values())
-    content = [passage.id, passage.document, passage.text, metadata, [list(span) for span in passage.spans], dict(terms)]
+    vectors = base64.b64encode(np.asarray(passage.vectors, dtype="<f4").tobytes()).decode()
+    content = [passage.id, passage.document, passage.text, metadata, passage.spans, terms, vectors, passage.digest.hex()]
     written = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
     shared = {"tenant": tenant, "document": key(tenant, passage.document), "part": part, "id": passage.id}
     shared |= {"facts": facts_of(metadata), "ordered": ordered_of(metadata)}
-    bits = [name for bit, name in enumerate(LENGTHS) if length >> bit & 1]
     row: Row = {
         **shared,
         "key": key(tenant, passage.id),
         # An empty sparse vector is refused; no word is at place 0.
         "words": {0: 1e-6, **word_vector({term: saturation(n, length, USUAL_LENGTH) for term, n in terms.items()})},
-        "terms": [*map(term_hash, terms), *bits, *([FILLED] if terms else [])],
+        "terms": [*map(term_hash, terms)],
+        "length": length,
         "content": [written[start : start + _PIECE] for start in range(0, len(written), _PIECE)],
-        "vectors": [base64.b64encode(vector.tobytes()).decode() for vector in np.asarray(passage.vectors, dtype="<f4")],
         "digest": passage.digest.hex(),
     }
     for name, what in _LIMITED.items():
@@ -83,10 +78,10 @@ def rows_of(tenant: str, part: int, passage: StoredPassage) -> tuple[Row, list[R
 
 def stored_of(row: Mapping[str, Any]) -> StoredPassage:
     """The passage of a row."""
-    name, document, text, metadata, spans, terms = json.loads("".join(row["content"]))
-    vectors = np.stack([np.frombuffer(base64.b64decode(vector), "<f4") for vector in row["vectors"]]).astype(np.float32)
+    name, document, text, metadata, spans, terms, packed, digest = json.loads("".join(row["content"]))
+    vectors = np.frombuffer(base64.b64decode(packed), "<f4").reshape(len(spans) + 1, -1).astype(np.float32)
     places = [(start, end) for start, end in spans]
-    return StoredPassage(name, document, text, metadata, places, vectors, terms, bytes.fromhex(row["digest"]))
+    return StoredPassage(name, document, text, metadata, places, vectors, terms, bytes.fromhex(digest))
 
 
 def messages(rows: Sequence[Row]) -> Iterator[list[Row]]:
@@ -122,8 +117,8 @@ def definitions(dimension: int, head: str, *, file: bool) -> dict[str, dict[str,
     passages = {
         "words": (DataType.SPARSE_FLOAT_VECTOR, {}),
         "terms": (DataType.ARRAY, {**texts, "max_length": 16}),
+        "length": (DataType.INT64, {}),
         "content": (DataType.ARRAY, {**texts, **long}),
-        "vectors": (DataType.ARRAY, {**texts, **long}),
         "digest": (DataType.VARCHAR, long),
     }
     near = {"index_type": "FLAT"} if file else {"index_type": "HNSW", "params": {"M": 16, "efConstruction": 200}}

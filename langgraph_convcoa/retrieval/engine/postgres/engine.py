@@ -6,12 +6,13 @@ import json
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from langgraph_convcoa.errors import InputError, RetrievalError
-from langgraph_convcoa.retrieval.encoders.base import Vectors, without_arithmetic
+from langgraph_convcoa.errors import InputError
+from langgraph_convcoa.retrieval.encoders.base import Vectors
 from langgraph_convcoa.retrieval.engine.base import ServerEngine, Statistics, StoredPassage, check_text
 from langgraph_convcoa.retrieval.engine.postgres import rows as form
 from langgraph_convcoa.retrieval.engine.postgres.conditions import Condition, condition_of
@@ -68,24 +69,29 @@ class PostgresEngine(ServerEngine):
         self._exact, self._build_memory = exact, build_memory
         self._loading = f"convcoa load {collection}"
 
-    def open(self, dimension: int, encoder: str, *, create: bool = False) -> None:
-        encoder = without_arithmetic(encoder)
-        if self._opened == (dimension, encoder):
-            return
+    def _prepared(self, dimension: int, encoder: str) -> bool:
+        def found(cursor: Rows) -> bool:
+            if not self._checked(cursor, dimension, encoder):
+                return False
+            if self._sql.unbuilt(cursor):
+                _LOGGER.warning("%s is being loaded, or was not to its end: searches are slow until it is settled.", self.name)
+            return True
 
-        def opened(cursor: Rows) -> bool | None:
-            if not self._sql.check(cursor, dimension, encoder, self.name):
-                return None
-            return not self._sql.unbuilt(cursor)
+        return self._connections.run(found)
 
-        built = self._connections.run(opened)
-        if built is None:
-            if not create:
-                raise self._not_there()
-            self._connections.run(lambda cursor: self._sql.create(cursor, dimension, encoder, self.name))
-        elif not built:
-            _LOGGER.warning("%s is being loaded, or was not to its end: searches are slow until it is settled.", self.name)
-        self._opened = (dimension, encoder)
+    def _create(self, dimension: int, encoder: str) -> None:
+        def created(cursor: Rows) -> None:
+            self._sql.create(cursor, self.version, dimension, encoder)
+            # Another process may have made it with other settings.
+            self._checked(cursor, dimension, encoder)
+
+        self._connections.run(created)
+
+    def _checked(self, cursor: Rows, dimension: int, encoder: str) -> bool:
+        """True if the collection exists; RetrievalError as `_check_head`."""
+        if (head := self._sql.found(cursor)) is not None:
+            self._check_head(head, dimension, encoder)
+        return head is not None
 
     def search(self, vectors: Vectors, k: int, condition: Filter | None = None) -> list[list[str]]:
         asked = condition_of(condition)
@@ -159,7 +165,7 @@ class PostgresEngine(ServerEngine):
                 return
             connection.add_notice_handler(_noticed)
             connection.execute("SELECT set_config('maintenance_work_mem', %s, false)", [self._build_memory])
-            self._sql.fold(connection, alone=bool(self._sql.unbuilt(connection.cursor())))
+            self._sql.fold(connection)
             self._sql.build(connection.cursor())
             # Index-only scans need a vacuum.
             for table in self._sql.tables.values():
@@ -246,8 +252,7 @@ class PostgresEngine(ServerEngine):
         return self._sql("JOIN {passages} p ON p.key = passage AND p.tenant = %s{where}", where=where), [self.tenant, *values]
 
     def _put(self, cursor: Rows, passages: Sequence[StoredPassage]) -> None:
-        if self._opened is None or not self._sql.check(cursor, *self._opened, self.name):
-            raise RetrievalError(f"{self.name} is not open, or not there any more.")
+        self._check_open(partial(self._checked, cursor))
         documents = {passage.document: passage.digest for passage in passages}
         names = sorted(documents)
         # Locks the documents, in one order, until the end.
@@ -260,7 +265,7 @@ class PostgresEngine(ServerEngine):
         )
         self._remove(cursor, names)
         sequence = self._sql("SELECT nextval(pg_get_serial_sequence('{passages}', 'key')) FROM generate_series(1, %s)")
-        keys = np.array([row[0] for row in cursor.execute(sequence, [len(passages)]).fetchall()], dtype=np.int64)
+        keys = [row[0] for row in cursor.execute(sequence, [len(passages)]).fetchall()]
         terms = [passage.terms for passage in passages]
         words = form.postings(keys, terms)
         self._copy(cursor, "passages", form.passage_rows(keys, self.tenant, passages))
@@ -276,26 +281,28 @@ class PostgresEngine(ServerEngine):
         ).fetchall()
         if not removed:
             return
-        keys, terms = np.array([row[0] for row in removed], dtype=np.int64), [json.loads(row[1]) for row in removed]
-        cursor.execute(self._sql("DELETE FROM {windows} WHERE passage = ANY (%s::bigint[])"), [keys.tolist()])
+        keys, terms = [row[0] for row in removed], [json.loads(row[1]) for row in removed]
+        cursor.execute(self._sql("DELETE FROM {windows} WHERE passage = ANY (%s::bigint[])"), [keys])
         words = form.postings(keys, terms)
         cursor.execute(
             self._sql(
                 "DELETE FROM {words} w USING unnest(%s::bigint[], %s::real[], %s::bigint[]) gone (term, impact, passage) "
                 "WHERE w.tenant = %s AND (w.term, w.impact, w.passage) = (gone.term, gone.impact, gone.passage)"
             ),
-            [words.numbers.tolist(), words.impacts.tolist(), words.owners.tolist(), self.tenant],
+            [[one.term for one in words], [one.impact for one in words], [one.passage for one in words], self.tenant],
         )
         self._tally(cursor, terms, words, -1)
 
-    def _tally(self, cursor: Rows, terms: Sequence[Mapping[str, int]], words: form.Postings, sign: int) -> None:
+    def _tally(self, cursor: Rows, terms: Sequence[Mapping[str, int]], words: Sequence[form.Posting], sign: int) -> None:
         """Add passages to the counts of words and passages, or subtract them."""
         self._copy(cursor, "frequencies", form.frequency_rows(self.tenant, words, sign))
         cursor.execute(self._sql("INSERT INTO {totals} VALUES (%s, %s, %s, %s)"), form.total_row(self.tenant, terms, sign))
 
-    def _copy(self, cursor: Rows, table: str, rows: bytes) -> None:
+    def _copy(self, cursor: Rows, table: str, rows: Iterable[form.Row]) -> None:
         with cursor.copy(self._sql(f"COPY {{{table}}} FROM STDIN (FORMAT BINARY)")) as copy:
-            copy.write(rows)
+            copy.set_types(form.TYPES[table])
+            for row in rows:
+                copy.write_row(row)
 
     def _written(self, work: Callable[[Rows], None], passages: int) -> None:
         from psycopg import errors

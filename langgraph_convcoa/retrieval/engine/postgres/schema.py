@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.retrieval.engine.base import SCHEMA_VERSION, check_head
 from langgraph_convcoa.retrieval.engine.postgres.connections import Rows
 
 if TYPE_CHECKING:
@@ -53,15 +52,6 @@ _FOLDED = """
         DELETE FROM {frequencies} f USING several s WHERE (f.tenant, f.term) = (s.tenant, s.term)
         RETURNING f.term, f.found, f.tenant
     ) INSERT INTO {frequencies} SELECT term, sum(found), tenant FROM gone GROUP BY term, tenant HAVING sum(found) <> 0"""
-# Faster than deleting rows one by one.
-_FOLDED_ALONE = (
-    "LOCK TABLE {frequencies} IN SHARE ROW EXCLUSIVE MODE",
-    "CREATE UNLOGGED TABLE {frequencies}_folded AS SELECT term, sum(found)::int, tenant FROM {frequencies} "
-    "GROUP BY term, tenant HAVING sum(found) <> 0",
-    "TRUNCATE {frequencies}",
-    "INSERT INTO {frequencies} SELECT * FROM {frequencies}_folded",
-    "DROP TABLE {frequencies}_folded",
-)
 _TOTALLED = (
     "WITH gone AS (DELETE FROM {totals} RETURNING tenant, passages, filled, words) INSERT INTO {totals} "
     "SELECT tenant, sum(passages), sum(filled), sum(words) FROM gone GROUP BY tenant"
@@ -89,21 +79,13 @@ class Schema:
         row = cursor.fetchone()
         return None if row is None else (row[0], row[1], row[2])
 
-    def check(self, cursor: Rows, dimension: int, encoder: str, label: str) -> bool:
-        """True if the collection exists; RetrievalError if it has another version, encoder or dimension."""
-        head = self.found(cursor)
-        if head is None:
-            return False
-        check_head(label, head, dimension, encoder)
-        return True
-
-    def create(self, cursor: Rows, dimension: int, encoder: str, label: str) -> None:
+    def create(self, cursor: Rows, version: int, dimension: int, encoder: str) -> None:
         """Make the tables if they are missing."""
         if not 1 <= dimension <= LONGEST_VECTOR:
             raise InputError(f"pgvector searches vectors of up to {LONGEST_VECTOR} numbers, not {dimension}; use Milvus.")
         # Two processes that make it at once take turns.
         cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended('convcoa_collections', 0))")
-        if self.check(cursor, dimension, encoder, label):
+        if self.found(cursor) is not None:
             return
         if cursor.execute("SELECT 1 FROM pg_extension WHERE extname = 'vector'").fetchone() is None:
             cursor.execute("CREATE EXTENSION vector")
@@ -111,7 +93,7 @@ class Schema:
         for statement in _TABLES:
             cursor.execute(self(statement, dimension=dimension))
         self.build(cursor)
-        row = [self.collection, SCHEMA_VERSION, dimension, encoder]
+        row = [self.collection, version, dimension, encoder]
         cursor.execute("INSERT INTO convcoa_collections VALUES (%s, %s, %s, %s)", row)
 
     def build(self, cursor: Rows) -> None:
@@ -119,14 +101,9 @@ class Schema:
         for name in self.unbuilt(cursor):
             cursor.execute(self(f"CREATE INDEX IF NOT EXISTS {name} {_INDEXES[name]}"))
 
-    def fold(self, connection: Connection[tuple[Any, ...]], *, alone: bool) -> None:
-        """Sum the rows that batches left; `alone` takes half the time and blocks readers and writers."""
-        if alone:
-            with connection.transaction():
-                for statement in _FOLDED_ALONE:
-                    connection.execute(self(statement))
-        else:
-            connection.execute(self(_FOLDED))
+    def fold(self, connection: Connection[tuple[Any, ...]]) -> None:
+        """Sum the rows that batches left."""
+        connection.execute(self(_FOLDED))
         connection.execute(self(_TOTALLED))
 
     def unbuild(self, cursor: Rows) -> None:

@@ -16,9 +16,9 @@ from pymilvus.exceptions import MilvusException
 
 from langgraph_convcoa.errors import InputError, RetrievalError
 from langgraph_convcoa.retrieval.engine.choose import open_engine
-from langgraph_convcoa.retrieval.engine.milvus.connections import Ask
+from langgraph_convcoa.retrieval.engine.milvus.connections import Connections
 from langgraph_convcoa.retrieval.engine.milvus.engine import MilvusEngine
-from langgraph_convcoa.retrieval.engine.milvus.rows import messages, rows_of, term_hash
+from langgraph_convcoa.retrieval.engine.milvus.rows import messages, rows_of
 from tests.retrieval.engine.test_protocol import DIMENSION, axis, contents, passage
 
 
@@ -40,27 +40,26 @@ def test_killed_between_any_two_writes_and_put_again_nothing_is_left_and_no_half
     new = [passage("x", "x", words="new one", axis=4, lang="en"), passage("x#2", "x", words="new two", axis=5)]
     engine.put(new)
     whole = contents(engine, ["x"])
-    ask, steps = Ask.__call__, 0
+    ask, steps = Connections.ask, 0
 
-    def killed(self: Ask, method: str, *arguments: Any, **named: Any) -> Any:
+    def killed(self: Connections, limit: float, end: float, method: str, /, *arguments: Any, **named: Any) -> Any:
         nonlocal left
         if method in ("upsert", "delete"):
             left -= 1
             if left < 0:
                 raise KeyboardInterrupt
-        return ask(self, method, *arguments, **named)
+        return ask(self, limit, end, method, *arguments, **named)
 
     while True:
         engine.put(old)
         left = steps
         with monkeypatch.context() as patch:
-            patch.setattr(Ask, "__call__", killed)
+            patch.setattr(Connections, "ask", killed)
             try:
                 engine.put(new)
                 break
             except KeyboardInterrupt:
                 pass
-        engine._counted = {}
         # The old document is whole, or has no digest, so that it is loaded again.
         if "x" in engine.digests(["x"]):
             assert steps == 0
@@ -105,10 +104,10 @@ def test_what_milvus_cannot_hold_is_said_before_anything_is_written(engine, meta
 
 
 def test_a_version_that_is_not_known_and_a_collection_of_another_program_are_refused(address, engine, monkeypatch):
-    monkeypatch.setattr("langgraph_convcoa.retrieval.engine.base.SCHEMA_VERSION", 99)
-    with pytest.raises(RetrievalError, match="is of version 1, and this library reads version 99"):
+    monkeypatch.setattr(MilvusEngine, "version", 99)
+    with pytest.raises(RetrievalError, match="is of version 2, and this library reads version 99"):
         open_engine(address).open(DIMENSION, "test", create=True)
-    with pytest.raises(RetrievalError, match="version 1"):
+    with pytest.raises(RetrievalError, match="version 2"):
         engine.put([passage("x")])
     assert engine.count() == 0
     with pytest.raises(InputError, match="vectors of 2 to 12,000 numbers here, not 20000"):
@@ -124,9 +123,9 @@ def test_a_server_counts_word_by_word_what_a_file_counts_at_once(engine, monkeyp
     engine.put([passage("x", words="one two two"), passage("y", words="two")])
     with monkeypatch.context() as patch:
         patch.setattr(engine._connections, "file", False)
-        by_word = engine._counts([term_hash(term) for term in ("one", "two", "three")])
-    assert by_word == [1, 2, 0]
-    assert dict(engine.statistics(["one", "two", "three"]).frequencies) == {"one": 1, "two": 2}
+        by_word = engine.statistics(["one", "two", "three"])
+    assert by_word == engine.statistics(["one", "two", "three"])
+    assert dict(by_word.frequencies) == {"one": 1, "two": 2}
     engine.delete(["x", "y"])
 
 

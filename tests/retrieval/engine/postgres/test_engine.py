@@ -151,13 +151,6 @@ def test_a_server_that_stands_still_is_given_up(engine, connection):
     assert engine.search(axis(0), 1) == [["x"]]
 
 
-def test_a_connection_that_the_server_closed_is_made_again(engine, connection):
-    engine.put([passage("x")])
-    [[process]] = engine._connections.run(lambda cursor: cursor.execute("SELECT pg_backend_pid()").fetchall())
-    connection.execute("SELECT pg_terminate_backend(%s, 5000)", [process])
-    assert engine.search(axis(0), 1) == [["x"]]
-
-
 def test_an_engine_that_is_full_says_so_and_keeps_what_it_had(engine, connection):
     engine.put([passage("x", words="one")])
     before = everything(engine, connection)
@@ -174,14 +167,6 @@ def test_an_engine_that_is_full_says_so_and_keeps_what_it_had(engine, connection
     connection.execute(f"DROP TRIGGER full_disk ON {table}")
     engine.put([passage("y", words="two")])
     assert engine.count() == 2
-
-
-def test_more_threads_than_connections_wait_for_each_other(engine):
-    engine.put([passage("x")])
-    found: list[Any] = []
-    run_in_threads([lambda: found.append(engine.search(axis(0), 1))] * 20)
-    assert found == [[["x"]]] * 20
-    assert len(engine._connections._kept) <= 8
 
 
 def test_an_engine_that_is_busy_is_given_up_and_works_again_later(engine, connection, address):

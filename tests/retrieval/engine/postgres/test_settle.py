@@ -115,33 +115,6 @@ def test_a_load_that_begins_while_indexes_are_built_waits_for_them(address, conn
     engine.close()
 
 
-def test_ctrl_c_ends_a_load_that_waits_for_the_indexes_of_another(address, pgvector):
-    engine, read, held, ended = open_engine(address), list[str](), threading.Event(), list[bool]()
-    assert isinstance(engine, PostgresEngine)
-    load_into(engine, [], WordEncoder())
-    waits = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
-
-    def building() -> None:
-        with psycopg.connect(pgvector, autocommit=True) as other:
-            other.execute("SELECT pg_advisory_lock(hashtextextended(%s, 1))", ["convcoa load " + engine.collection])
-            held.set()
-            wait_until(lambda: other.execute(waits).fetchone() == (1,), "a load that waits")
-            os.kill(os.getpid(), signal.SIGINT)
-            wait_until(lambda: other.execute(waits).fetchone() == (0,), "the end of its wait")
-            ended.append(True)
-
-    thread = threading.Thread(target=building, daemon=True)
-    thread.start()
-    assert held.wait(30)
-    documents = (read.append(name) or Document(name, id=name) for name in ("a", "b"))
-    with pytest.raises(KeyboardInterrupt):
-        load_into(engine, documents, WordEncoder())
-    joined([thread])
-    assert (ended, read) == ([True], [])
-    assert load_into(engine, documents, WordEncoder()).added == 2
-    engine.close()
-
-
 def test_more_threads_than_connections_load_over_one_engine(address):
     engine = opened(address)
     started = threading.Barrier(10, timeout=30)
