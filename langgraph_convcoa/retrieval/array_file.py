@@ -14,7 +14,7 @@ import numpy.typing as npt
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-from langgraph_convcoa.errors import RetrievalError
+from langgraph_convcoa.errors import RetrievalError, first_line
 from langgraph_convcoa.files import replacing
 
 _TYPES = {"U8": np.uint8, "I32": np.int32, "I64": np.int64, "F32": np.float32}
@@ -47,7 +47,7 @@ class ArrayFile:
                 raise ValueError("its settings fail their checksum")
             self.arrays = mapped_tensors(path)
         except (SafetensorError, OSError, KeyError, ValueError) as error:
-            raise RetrievalError(f"{path} is damaged or cut off ({_line(error)}); build the index again.") from None
+            raise RetrievalError(f"{path} is damaged or cut off ({first_line(error)}); build the index again.") from None
         if self.arrays.keys() != self._sums.keys():
             raise RetrievalError(f"{path} is damaged: its checksums do not name its arrays; build the index again.")
 
@@ -74,7 +74,7 @@ def write_arrays(
         with replacing(path) as temporary:
             save_file(kept, temporary, metadata=metadata)
     except (OSError, SafetensorError) as error:
-        raise RetrievalError(f"{path} cannot be written: {_line(error)}.") from None
+        raise RetrievalError(f"{path} cannot be written: {first_line(error)}.") from None
 
 
 def mapped_tensors(path: Path) -> dict[str, npt.NDArray[Any]]:
@@ -99,7 +99,3 @@ def _checksum(values: npt.NDArray[Any]) -> int:
     for start in range(0, len(content), _BLOCK):
         total = zlib.crc32(content[start : start + _BLOCK].data, total)
     return total
-
-
-def _line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]

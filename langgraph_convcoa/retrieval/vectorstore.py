@@ -11,7 +11,7 @@ from langchain_core.embeddings import Embeddings
 from langchain_core.runnables.config import run_in_executor
 from langchain_core.vectorstores import VectorStore
 
-from langgraph_convcoa.errors import InputError, RetrievalError
+from langgraph_convcoa.errors import InputError, RetrievalError, first_line
 from langgraph_convcoa.retrieval.corpus import Corpus, Query
 from langgraph_convcoa.retrieval.encoders.base import Encoder
 from langgraph_convcoa.retrieval.encoders.cache import PatternCache
@@ -119,8 +119,7 @@ class VectorStoreCorpus(Corpus):
         return False
 
     def _failure(self, error: Exception) -> RetrievalError:
-        reason = (str(error).strip().splitlines() or [""])[0][:200]
-        return RetrievalError(f"The vector store {type(self.store).__name__} failed: {type(error).__name__}: {reason}.")
+        return RetrievalError(f"The vector store {type(self.store).__name__} failed: {first_line(error, named=True)}.")
 
     def _encoded(self, found: Iterable[Document]) -> Memory:
         documents: dict[str, Document] = {}

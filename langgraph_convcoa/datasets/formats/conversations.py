@@ -96,7 +96,8 @@ def resolve_pages(queries: Sequence[Query], corpus: Sequence[Document]) -> list[
 def _resolved(query: Query, passages: list[Document]) -> Query:
     words = set(content_words(query.answer)) - {"yes"}
     shared = [len(words & set(content_words(document.page_content))) for document in passages]
-    gold = tuple(str(document.id) for document, count in zip(passages, shared, strict=True) if 0 < count == max(shared))
+    most = max(shared, default=0)
+    gold = tuple(str(document.id) for document, count in zip(passages, shared, strict=True) if 0 < count == most)
     return replace(query, gold=gold if passages else query.gold)
 
 

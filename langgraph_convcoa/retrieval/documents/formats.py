@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import chain, islice, pairwise
 from typing import Any, BinaryIO
 
-from langgraph_convcoa.errors import DocumentError
+from langgraph_convcoa.errors import DocumentError, first_line
 
 CSV_GROUP_CHARACTERS = 600
 """The length of a group of table rows, which fits one passage of the encoder."""
@@ -251,8 +251,7 @@ def read_pdf(
     except MemoryError:
         raise
     except Exception as error:  # a broken PDF can make pypdf raise almost anything
-        reason = " ".join(str(error).split())[:120] or type(error).__name__
-        raise DocumentError(f"is no readable PDF ({reason}): open it and export it again") from error
+        raise DocumentError(f"is no readable PDF ({first_line(error)}): open it and export it again") from error
     if unread:
         why = "there was no time to read all" if late else "no text was recognised on them"
         told = (

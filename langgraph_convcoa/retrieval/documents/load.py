@@ -21,7 +21,7 @@ from typing import Any, BinaryIO
 
 from langchain_core.documents import Document
 
-from langgraph_convcoa.errors import DocumentError
+from langgraph_convcoa.errors import DocumentError, first_line
 from langgraph_convcoa.retrieval.documents import ocr
 from langgraph_convcoa.retrieval.documents.formats import Piece, read_pdf
 from langgraph_convcoa.retrieval.documents.kinds import (
@@ -456,4 +456,4 @@ def _storable(text: str) -> str:
 
 def _reason(error: Exception) -> str:
     named = error.strerror if isinstance(error, OSError) else None
-    return named or " ".join(str(error).split())[:120] or type(error).__name__
+    return named or first_line(error)

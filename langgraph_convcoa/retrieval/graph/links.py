@@ -12,7 +12,7 @@ from langgraph_convcoa.retrieval.graph.names import Contents, Hashes, Numbers, i
 
 # A title that more than this share of the passages (and more than five) name gets no links.
 _HUB_SHARE, _HUB = 0.05, 5
-# Names that are no title link at most so many passages, by this weight.
+# A name that is no title links 2 to 10 passages, with this weight.
 _FEW, _NAME = 10, 0.3
 
 Amounts = npt.NDArray[np.float64]
