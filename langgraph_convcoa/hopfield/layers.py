@@ -31,8 +31,6 @@ class Dynamics(TypedDict, total=False):
     activation: "sparsemax", "entmax15", "softmax" or "softmax_1". "sparsemax".
     update_steps: how often to retrieve, 1 or more. 1.
     eps: a query that a step moves by at most this much makes only its last step more. 1e-4.
-    batch_first: whether three-dimensional input is (batch, length, dim) or (length, batch, dim). True.
-    device, dtype: of the weights, as in torch.
     """
 
     heads: int
@@ -41,9 +39,6 @@ class Dynamics(TypedDict, total=False):
     activation: Activation
     update_steps: int
     eps: float
-    batch_first: bool
-    device: torch.device | str | None
-    dtype: torch.dtype | None
 
 
 class HopfieldHeads(nn.Module):
@@ -60,22 +55,19 @@ class HopfieldHeads(nn.Module):
         activation: Activation = "sparsemax",
         update_steps: int = 1,
         eps: float = 1e-4,
-        batch_first: bool = True,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
         if heads < 1 or association_dim < 1 or association_dim % heads:
             raise ValueError(f"heads must divide association_dim; {heads} does not divide {association_dim}.")
         if update_steps < 1 or not eps >= 0:
             raise ValueError(f"update_steps must be 1 or more and eps 0 or more, not {update_steps} and {eps}.")
-        self.heads, self.update_steps, self.eps, self.batch_first = heads, update_steps, eps, batch_first
+        self.heads, self.update_steps, self.eps = heads, update_steps, eps
         self.activation = check_activation(activation)
         betas = _betas(1 / math.sqrt(association_dim // heads) if beta is None else beta, heads, learn_beta)
-        betas = betas.to(device=device or torch.get_default_device(), dtype=dtype or torch.get_default_dtype())
+        betas = betas.to(torch.get_default_device(), torch.get_default_dtype())
         self.log_beta = nn.Parameter(betas.log()) if learn_beta else None
         self.register_buffer("fixed_beta", None if learn_beta else betas)
-        self.value = nn.Linear(association_dim, output_dim, bias=False, device=device, dtype=dtype)
+        self.value = nn.Linear(association_dim, output_dim, bias=False)
 
     @property
     def beta(self) -> Tensor:
@@ -90,11 +82,8 @@ class HopfieldHeads(nn.Module):
     def _batched(self, given: Tensor, name: str, dim: int) -> Tensor:
         """Input as (batch, length, dim), with batch 1 where it has none."""
         if given.ndim not in (2, 3) or given.shape[-1] != dim:
-            order = "(batch, length, dim)" if self.batch_first else "(length, batch, dim)"
-            raise ValueError(f"{name} must be {order} or (length, dim) with dim {dim}, not {tuple(given.shape)}.")
-        if given.ndim == 2:
-            return given.unsqueeze(0)
-        return given if self.batch_first else given.transpose(0, 1)
+            raise ValueError(f"{name} must be (batch, length, dim) or (length, dim) with dim {dim}, not {tuple(given.shape)}.")
+        return given.unsqueeze(0) if given.ndim == 2 else given
 
     def _attend(
         self, query: Tensor, stored: Tensor, stored_mask: Tensor | None, pair_mask: Tensor | None, chunks: int | None
@@ -117,11 +106,9 @@ class HopfieldHeads(nn.Module):
         )
 
     def _output(self, found: Retrieved, batched: bool) -> Tensor:
-        """The heads side by side, through W_V: (batch, [k,] m, output), or as batch_first and the input ask."""
+        """The heads side by side, through W_V: (batch, [k,] m, output), without the batch if the input has none."""
         output: Tensor = self.value(found.state.movedim(1, -2).flatten(-2))
-        if not batched:
-            return output.squeeze(0)
-        return output if self.batch_first else output.movedim(0, -2)
+        return output if batched else output.squeeze(0)
 
 
 class SparseHopfield(HopfieldHeads):
@@ -147,8 +134,8 @@ class SparseHopfield(HopfieldHeads):
     ) -> None:
         association_dim = dim if association_dim is None else association_dim
         super().__init__(association_dim, dim, **dynamics)
-        self.query = _linear(dim, association_dim, dynamics)
-        self.key = _linear(dim if stored_dim is None else stored_dim, association_dim, dynamics)
+        self.query = nn.Linear(dim, association_dim, bias=False)
+        self.key = nn.Linear(dim if stored_dim is None else stored_dim, association_dim, bias=False)
 
     @torch.no_grad()
     def identity_(self) -> Self:
@@ -185,7 +172,7 @@ class SparseHopfield(HopfieldHeads):
 
         Returns:
             Z, (batch, m, dim), or (m, dim) if neither input has a batch; zeros for a query that may retrieve nothing. With
-            chunks (batch, k, m, dim). With batch_first False the batch is the second to last dimension.
+            chunks (batch, k, m, dim).
 
         Raises:
             ValueError: A shape does not fit.
@@ -223,8 +210,8 @@ class SparseHopfieldPooling(HopfieldHeads):
     ) -> None:
         association_dim = dim if association_dim is None else association_dim
         super().__init__(association_dim, dim, **dynamics)
-        self.prototypes = _learned(prototypes, association_dim, dynamics, "prototypes")
-        self.key = _linear(dim, association_dim, dynamics)
+        self.prototypes = _learned(prototypes, association_dim, "prototypes")
+        self.key = nn.Linear(dim, association_dim, bias=False)
 
     def forward(
         self,
@@ -257,8 +244,8 @@ class SparseHopfieldLayer(HopfieldHeads):
     def __init__(self, dim: int, patterns: int, association_dim: int | None = None, **dynamics: Unpack[Dynamics]) -> None:
         association_dim = dim if association_dim is None else association_dim
         super().__init__(association_dim, dim, **dynamics)
-        self.query = _linear(dim, association_dim, dynamics)
-        self.patterns = _learned(patterns, association_dim, dynamics, "patterns")
+        self.query = nn.Linear(dim, association_dim, bias=False)
+        self.patterns = _learned(patterns, association_dim, "patterns")
 
     def forward(self, query: Tensor, *, pair_mask: Tensor | None = None, chunks: int | None = None) -> Tensor:
         """What each query retrieves from the learned patterns: Z, (batch, m, dim) from R, (batch, m, dim).
@@ -270,15 +257,10 @@ class SparseHopfieldLayer(HopfieldHeads):
         return self._output(found, batched=query.ndim == 3)
 
 
-def _linear(dim: int, association_dim: int, dynamics: Dynamics) -> nn.Linear:
-    return nn.Linear(dim, association_dim, bias=False, device=dynamics.get("device"), dtype=dynamics.get("dtype"))
-
-
-def _learned(count: int, dim: int, dynamics: Dynamics, name: str) -> nn.Parameter:
+def _learned(count: int, dim: int, name: str) -> nn.Parameter:
     if count < 1:
         raise ValueError(f"{name} must be 1 or more, not {count}.")
-    weights = torch.empty(count, dim, device=dynamics.get("device"), dtype=dynamics.get("dtype"))
-    return nn.Parameter(nn.init.xavier_uniform_(weights))
+    return nn.Parameter(nn.init.xavier_uniform_(torch.empty(count, dim)))
 
 
 def _betas(beta: float | Tensor, heads: int, learn: bool) -> Tensor:

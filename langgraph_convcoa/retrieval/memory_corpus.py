@@ -15,9 +15,17 @@ import numpy.typing as npt
 from langchain_core.documents import Document
 
 from langgraph_convcoa.errors import RetrievalError
-from langgraph_convcoa.retrieval.changes import Committed, check_deletable, content_digest, distinct, entries_of, select
+from langgraph_convcoa.retrieval.changes import (
+    Committed,
+    check_deletable,
+    content_digest,
+    distinct,
+    documents_of,
+    entries_of,
+    select,
+)
 from langgraph_convcoa.retrieval.corpus import Corpus, Listed, Numbers, Passage
-from langgraph_convcoa.retrieval.documents.split import Span, document_id, pattern_text, rejoined, split_documents, windows
+from langgraph_convcoa.retrieval.documents.split import Span, document_id, pattern_text, split_documents, windows
 from langgraph_convcoa.retrieval.encoders.base import Encoder
 from langgraph_convcoa.retrieval.encoders.cache import PatternCache, encode_texts
 from langgraph_convcoa.retrieval.filters import Filter, allowed_passages
@@ -172,16 +180,7 @@ class MemoryCorpus(Corpus):
             return names
 
     def documents(self, ids: Iterable[str]) -> list[Document]:
-        with self._changing:
-            state, there = self._state, self._documents()
-        passages = {str(passage.id): passage for passage in state.passages}
-        found = []
-        for name in distinct(ids):
-            if name in there:
-                found.append(rejoined(name, [state.passages[number] for number in there[name]]))
-            elif name in passages:
-                found.append(passages[name].model_copy(deep=True))
-        return found
+        return documents_of(distinct(ids), self._state.passages)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A copy changes independently: its keys are valid under a source of its own.

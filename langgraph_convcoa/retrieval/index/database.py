@@ -250,10 +250,6 @@ class Transaction:
         """The document of each of these passages that exists."""
         return dict(self._select("SELECT id, document FROM passages WHERE id IN", ids))
 
-    def passage_keys(self, ids: Sequence[str]) -> dict[str, int]:
-        """The key of each of these passages that exists."""
-        return dict(self._select("SELECT id, key FROM passages WHERE id IN", ids))
-
     def documents(self) -> list[tuple[str, dict[str, Any], list[int]]]:
         """Each document's id, the metadata of its first passage, and the keys of its passages."""
         found: dict[str, tuple[str, dict[str, Any], list[int]]] = {}
@@ -278,6 +274,15 @@ class Transaction:
     def passages(self, keys: Sequence[int]) -> dict[int, Passage]:
         """The passages of these keys that exist."""
         return {row[0]: self._passage(row) for row in self._select("SELECT * FROM passages WHERE key IN", keys)}
+
+    def named(self, ids: Sequence[str]) -> list[Document]:
+        """The passages of these documents, and those with these ids, in order."""
+        rows = {
+            row[0]: row
+            for column in ("document", "id")
+            for row in self._select(f"SELECT * FROM passages WHERE {column} IN", ids)  # noqa: S608 -- a name of this package
+        }
+        return [self._passage(rows[key]).document for key in sorted(rows)]
 
     def _passage(self, row: tuple[Any, ...]) -> Passage:
         _, identity, _, text, metadata, spans, checksum = row

@@ -14,9 +14,8 @@ from langchain_core.documents import Document
 
 from langgraph_convcoa.errors import InputError, RetrievalError
 from langgraph_convcoa.files import remove_remains
-from langgraph_convcoa.retrieval.changes import Committed, batches_of, check_deletable, distinct, select
+from langgraph_convcoa.retrieval.changes import Committed, batches_of, check_deletable, distinct, documents_of, select
 from langgraph_convcoa.retrieval.corpus import Corpus
-from langgraph_convcoa.retrieval.documents.split import rejoined
 from langgraph_convcoa.retrieval.encoders.base import Encoder
 from langgraph_convcoa.retrieval.encoders.cache import PatternCache
 from langgraph_convcoa.retrieval.encoders.choice import encoder_from_settings
@@ -183,15 +182,9 @@ class Index(Corpus):
         return names
 
     def documents(self, ids: Iterable[str]) -> list[Document]:
-        names, found = distinct(ids), []
+        names = distinct(ids)
         with reading(self.path) as database:
-            for name in names:
-                if keys := database.keys_of([name]).get(name):
-                    passages = database.passages(keys)
-                    found.append(rejoined(name, [passages[key].document for key in sorted(keys)]))
-                elif (key := database.passage_keys([name]).get(name)) is not None:
-                    found.append(database.passages([key])[key].document)
-        return found
+            return documents_of(names, database.named(names))
 
     def compact(self) -> None:
         """Write the patterns again without the deleted ones; readers keep their state."""
