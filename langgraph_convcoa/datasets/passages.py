@@ -25,13 +25,6 @@ def stream_passages(path: str | Path) -> Iterator[Document]:
 
     A passage file is JSON Lines of {"id" or "_id", "title", "text" or "contents"}, or a TSV with those names on top. In a data
     set's folder only its `corpus.jsonl` is read, if it has one, and never the questions. Equal ids are left to the caller.
-
-    Example:
-        >>> import tempfile
-        >>> folder = Path(tempfile.mkdtemp())
-        >>> _ = (folder / "part-1.tsv").write_text("id\ttext\ttitle\n7\tBorn in 1815.\tAda")
-        >>> [(found.id, found.page_content, found.metadata) for found in stream_passages(folder)]
-        [('7', 'Born in 1815.', {'title': 'Ada'})]
     """
     place = Path(path)
     if not place.exists():

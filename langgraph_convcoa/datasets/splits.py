@@ -34,12 +34,7 @@ class Split:
 
 
 def split_of(path: Path) -> str:
-    """The split in a file's name; empty if there is none.
-
-    Example:
-        >>> [split_of(Path(name)) for name in ("qrecc_train.json", "val_v0.2.json", "reference.jsonl")]
-        ['train', 'dev', '']
-    """
+    """The split in a file's name; empty if there is none."""
     words = re.split(r"[^a-z]+", path.name.lower())
     return next((split for split, names in _NAMES.items() if not names.isdisjoint(words)), "")
 

@@ -15,10 +15,6 @@ def conjugate(scores: Tensor) -> Tensor:
     """Psi*(z) = 1/2 sum over the support of (z_i^2 - tau^2) + 1/2, whose gradient is sparsemax(z).
 
     `scores` (..., n) -> (...).
-
-    Example:
-        >>> float(conjugate(torch.tensor([2.0, 0.0])))
-        2.0
     """
     weights = sparsemax(scores)
     # <p, z> - 1/2 |p|^2 + 1/2 is the same number, and does not subtract squares that are large and nearly equal.

@@ -139,12 +139,7 @@ class SparseHopfield(HopfieldHeads):
 
     @torch.no_grad()
     def identity_(self) -> Self:
-        """Set W_Q, W_K and W_V to the identity: memory retrieval. Raises ValueError if the dimensions differ.
-
-        Example:
-            >>> SparseHopfield(2, beta=4.0).identity_()(torch.tensor([[0.9, 0.1]]), torch.eye(2)).tolist()
-            [[1.0, 0.0]]
-        """
+        """Set W_Q, W_K and W_V to the identity: memory retrieval. Raises ValueError if the dimensions differ."""
         for linear in (self.query, self.key, self.value):
             if linear.in_features != linear.out_features:
                 raise ValueError("Identity weights need dim, stored_dim and association_dim to be equal.")

@@ -153,10 +153,6 @@ def scaled(scores: Tensor, beta: float | Tensor = 1.0, mask: Tensor | None = Non
     The shift keeps the largest score exact for every beta. Half precision is scaled in float32. A score of -inf counts as
     masked. In the result the largest is 0, a masked entry -inf, and a row without an unmasked entry all 0. Arguments and
     errors as for `associate`.
-
-    Example:
-        >>> scaled(torch.tensor([3.0, 1.0, 7.0]), 2.0, torch.tensor([True, True, False]))[0].tolist()
-        [0.0, -4.0, -inf]
     """
     if not bool((beta >= 0).all() if isinstance(beta, Tensor) else beta >= 0):
         raise ValueError(f"beta must be from 0 to infinity, not {beta.tolist() if isinstance(beta, Tensor) else beta}.")

@@ -52,15 +52,6 @@ class DynamicHistory:
     """The triples of a conversation, ranked for a question.
 
     `capacity` is N of eq. 14, the number of triples kept; `alpha` weighs relevance against recency (eq. 13).
-
-    Example:
-        >>> from langgraph_convcoa.memory.vectors import word_vectors
-        >>> history = DynamicHistory()
-        >>> for key, (q, r) in enumerate([("Who wrote Faust?", "Goethe."), ("What is BM25?", "A ranking function.")], 1):
-        ...     triple = Triple(key, q, r)
-        ...     history.update(triple, word_vectors([triple.text])[0])
-        >>> history.retrieve("When did Goethe write it?", word_vectors(["Goethe write"])[0], k=1)[0].triple.key
-        1
     """
 
     def __init__(self, capacity: int = 200, alpha: float = 0.95) -> None:

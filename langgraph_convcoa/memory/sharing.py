@@ -62,10 +62,6 @@ def namespace_of(user_id: str) -> tuple[str, ...]:
 
     It holds a digest of the user's name. Stores join labels with dots and search by prefix, so a plain "ann" would also
     find the rounds of "anna", and "a.b" could not be stored.
-
-    Example:
-        >>> len(namespace_of("ann")[-1]), namespace_of("ann") == namespace_of("anna")
-        (64, False)
     """
     if not user_id:
         raise InputError("shared knowledge needs a user: set user_id")

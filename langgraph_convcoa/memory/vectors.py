@@ -33,10 +33,6 @@ class TextVectors:
     """Vectors of texts; hashed content words if there is no encoder, or if it fails.
 
     `encoder` encodes questions, or is a function that returns the encoder; `capacity` is the number of vectors kept.
-
-    Example:
-        >>> TextVectors()(["Who wrote it?", "Who wrote it?"]).shape
-        (2, 1024)
     """
 
     def __init__(self, encoder: QueryEncoder | Callable[[], QueryEncoder | None] | None = None, capacity: int = 8192) -> None:

@@ -123,10 +123,7 @@ def build_memory(
     progress: Progress = False,
     dtype: PatternType = "float32",
 ) -> Memory:
-    """Split documents into passages and encode them and their windows.
-
-    RetrievalError if no document has text, an id is used twice, or the encoder's vectors are unusable.
-    """
+    """Split documents into passages and encode them and their windows; RetrievalError if that fails."""
     return encoded_memory(split_documents(documents, encoder), encoder, dtype, cache, progress)
 
 

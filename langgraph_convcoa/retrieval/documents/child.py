@@ -41,12 +41,6 @@ class Child:
         module: The module of the function.
         call: The call, as Python.
         folder: Its working folder; this process's when None.
-
-    Example:
-        >>> child = Child("langgraph_convcoa.retrieval.documents.worker", "serve(400)")
-        >>> child.ask(["langgraph_convcoa.text.words", "words", ["It is so."], 5, True], 60)
-        {'value': ['it', 'is', 'so']}
-        >>> child.end()
     """
 
     def __init__(self, module: str, call: str, folder: Path | None = None) -> None:

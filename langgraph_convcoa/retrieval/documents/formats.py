@@ -50,12 +50,7 @@ class Piece:
 
 
 def decode(data: bytes) -> str:
-    r"""Text of bytes in UTF-8, UTF-16 or UTF-32 (with their mark), else in Windows-1252; DocumentError for binary ones.
-
-    Example:
-        >>> decode(b"\xef\xbb\xbfcaf\xc3\xa9"), decode(b"caf\xe9")
-        ('café', 'café')
-    """
+    """Text of bytes in UTF-8, UTF-16 or UTF-32 (with their mark), else in Windows-1252; DocumentError for binary ones."""
     for mark, name in BYTE_ORDER_MARKS:
         if data.startswith(mark):
             try:

@@ -40,12 +40,6 @@ class Workers:
         count: Number of workers.
         megabytes: Memory of each, beyond what it has at its start (Linux).
         prepare: A function without arguments that each new worker calls first, such as imports.
-
-    Example:
-        >>> from langgraph_convcoa.text.words import words
-        >>> with Workers() as workers:
-        ...     workers.call(words, "It is so.", seconds=5)
-        ['it', 'is', 'so']
     """
 
     def __init__(self, count: int = 1, *, megabytes: int = 400, prepare: Callable[[], Any] | None = None) -> None:

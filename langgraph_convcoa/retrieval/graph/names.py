@@ -91,13 +91,7 @@ def names_of(passage: Document) -> Names:
 
 
 def names_in(text: str, known: Hashes) -> list[Named]:
-    """The names of a text that are among known ones (growing hashes); the longest of overlapping names.
-
-    Example:
-        >>> known = np.sort([name_hash("Ed Wood"), name_hash("wood")])
-        >>> [name.text for name in names_in("who directed ed wood?", known)]
-        ['ed wood']
-    """
+    """The names of a text that are among known ones (growing hashes); the longest of overlapping names."""
     words = _words(text)
     tokens = np.array([word.hash & ~1 for word in words], dtype=np.int64)
     found: list[Named] = []
@@ -115,12 +109,7 @@ def names_in(text: str, known: Hashes) -> list[Named]:
 
 
 def name_hash(name: str) -> int:
-    """The hash of a name, regardless of case and punctuation; 0 for a name that cannot be searched for.
-
-    Example:
-        >>> name_hash("Ed Wood") == name_hash("ed  wood"), name_hash("the"), name_hash("1984")
-        (True, 0, 0)
-    """
+    """The hash of a name, regardless of case and punctuation; 0 for a name that cannot be searched for."""
     words = _words(name)
     if not 0 < len(words) <= LONGEST or not any(c.isalpha() for c in name):
         return 0

@@ -96,12 +96,7 @@ def history_pairs(history: Iterable[Turn | Sequence[str] | BaseMessage | Mapping
 
 
 def turn_text(turn: Turn) -> str:
-    """The text of an earlier turn that is encoded: its question and the start of its answer.
-
-    Example:
-        >>> turn_text(("Who wrote it?", "Ada."))
-        'Who wrote it? Ada.'
-    """
+    """The text of an earlier turn that is encoded: its question and the start of its answer."""
     question, answer = turn
     return f"{question.strip()} {answer.strip()[:_ANSWER_CHARACTERS]}".strip()
 
@@ -110,11 +105,6 @@ def conversational_state(query: Vectors, history: Vectors, history_weight: float
     """normalise(x + lambda sparsemax(beta_h x H^T) H); x without a history.
 
     The query is x, (d,); the history is H, (t, d), one pattern an earlier turn; lambda is at least 0, beta_h 0 to infinity.
-
-    Example:
-        >>> x, h = np.array([1, 0], dtype=np.float32), np.array([[0, 1]], dtype=np.float32)
-        >>> conversational_state(x, h, 1.0, 1.0).round(3).tolist()
-        [0.7070000171661377, 0.7070000171661377]
     """
     if len(history) == 0 or history_weight == 0:
         return query
@@ -127,11 +117,6 @@ def mixed_states(encoded: Vectors, questions: Vectors, states: Vectors, state_we
 
     x are the vectors of the questions alone; all vectors are (n, d) of length one. For a self-contained question t is near x
     and adds nothing. With p = 0 the query encoder has the same weight for every question.
-
-    Example:
-        >>> t, s = np.eye(2, dtype=np.float32)[:1], np.eye(2, dtype=np.float32)[1:]
-        >>> mixed_states(t, s, s, 1.0, 2.0).round(3).tolist(), mixed_states(t, t, s, 1.0, 2.0).tolist()
-        ([[0.7070000171661377, 0.7070000171661377]], [[0.0, 1.0]])
     """
     weights = np.clip(1 - np.einsum("nd,nd->n", encoded, questions), 0, None)[:, None] ** np.float32(gate)
     mixed = weights * encoded + np.float32(state_weight) * states

@@ -198,12 +198,7 @@ def model_for(model: RetrieverModel | str | None, encoder: Encoder) -> Retriever
 
 
 def encoder_identity(name: str) -> str:
-    """An encoder's name without dtype and length, which a model does not depend on.
-
-    Example:
-        >>> encoder_identity("sentence-transformers/all-MiniLM-L6-v2|int8|256")
-        'sentence-transformers/all-MiniLM-L6-v2'
-    """
+    """An encoder's name without dtype and length, which a model does not depend on."""
     return "|".join(part for part in name.split("|") if part not in _DTYPES and not part.isdigit())
 
 

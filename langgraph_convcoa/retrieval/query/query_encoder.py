@@ -48,13 +48,7 @@ class Differences:
 
     @classmethod
     def between(cls, base: Mapping[str, Array], trained: Mapping[str, Array]) -> Differences:
-        """The differences of trained weights from those of an encoder; RetrievalError for another architecture.
-
-        Example:
-            >>> found = Differences.between({"w": np.zeros((1, 2))}, {"w": np.array([[0.5, 1.27]])})
-            >>> found.tensors["w"].tolist(), found.added("w").tolist()
-            ([[50, 127]], [[0.5, 1.2699999809265137]])
-        """
+        """The differences of trained weights from those of an encoder; RetrievalError for another architecture."""
         if {name: tensor.shape for name, tensor in base.items()} != {name: tensor.shape for name, tensor in trained.items()}:
             raise RetrievalError("The trained query encoder and its encoder are not of one architecture.")
         tensors: dict[str, npt.NDArray[Any]] = {}

@@ -329,3 +329,9 @@ def test_open_or_create(tmp_path, small):
         open_or_create(tmp_path / "i", BagOfWords("other", dimension=32), None, {})
     with pytest.raises(RetrievalError, match="holds an index already"):
         Index.create(tmp_path / "i", small)
+
+
+def test_the_setting_of_the_removed_approximate_search_is_ignored(index, small):
+    put(index, documents(3), small)
+    index.put_settings({**index.head.settings, "approximate": {"candidates": 200}})
+    assert len(HopfieldRetriever.from_pretrained(index.path, encoder=small).invoke("number 2", k=3)) == 3
