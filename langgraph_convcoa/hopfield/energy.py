@@ -80,11 +80,7 @@ def converge(step: Callable[[Tensor], Tensor], state: Tensor, *, max_steps: int 
 
     Each state stops alone, so its result does not depend on the rest of the batch. No retrieval step raises the `energy`.
 
-    Args:
-        step: The update, (..., d) -> (..., d).
-        state: The first states, (..., d).
-        max_steps: 0 or more, else ValueError.
-        eps: Euclidean length, 0 or more, else ValueError; at 0 a state stops only if the step does not change it.
+    `step` maps states (..., d) to states. `eps` is a Euclidean length; at 0 a state stops only if the step does not change it.
 
     Example:
         >>> patterns = torch.eye(2)

@@ -158,7 +158,7 @@ class SparseHopfield(HopfieldHeads):
         """What each query retrieves.
 
         Args:
-            query: R, (batch, m, dim), or (m, dim) for all of the batch.
+            query: R, (batch, m, dim), or (m, dim) for all of the batch. A shape that does not fit raises ValueError.
             stored: Y, (batch, n, stored_dim), or (n, stored_dim) for all of the batch.
             stored_mask: (batch, n) or (n,), False for padding (the opposite of torch's key_padding_mask).
             pair_mask: (batch, m, n) or (m, n), True where the query may retrieve the pattern.
@@ -168,9 +168,6 @@ class SparseHopfield(HopfieldHeads):
         Returns:
             Z, (batch, m, dim), or (m, dim) if neither input has a batch; zeros for a query that may retrieve nothing. With
             chunks (batch, k, m, dim).
-
-        Raises:
-            ValueError: A shape does not fit.
         """
         found = self._attend(*self._project(query, stored), stored_mask, pair_mask, chunks)
         return self._output(found, batched=max(query.ndim, stored.ndim) == 3)
@@ -189,11 +186,7 @@ class SparseHopfield(HopfieldHeads):
 class SparseHopfieldPooling(HopfieldHeads):
     """Z = act(beta Q W_K^T Y^T) Y W_K W_V with learned prototypes Q: a set of any size becomes `prototypes` vectors.
 
-    Args:
-        dim: Of a stored pattern and of an output.
-        prototypes: How many to learn, 1 or more.
-        association_dim: Of the association space, all heads together; `dim` when None.
-        **dynamics: See `Dynamics`.
+    `dim` is that of a stored pattern and of an output; otherwise as SparseHopfield.
 
     Example:
         >>> SparseHopfieldPooling(8, prototypes=2)(torch.randn(4, 10, 8)).shape
@@ -225,11 +218,7 @@ class SparseHopfieldPooling(HopfieldHeads):
 class SparseHopfieldLayer(HopfieldHeads):
     """Z = act(beta R W_Q K^T) K W_V with learned stored patterns K: a memory that is part of the model.
 
-    Args:
-        dim: Of a query and of an output.
-        patterns: How many to learn, 1 or more.
-        association_dim: Of the association space, all heads together; `dim` when None.
-        **dynamics: See `Dynamics`.
+    `patterns` is their number; otherwise as SparseHopfield.
 
     Example:
         >>> SparseHopfieldLayer(8, patterns=16)(torch.randn(4, 3, 8)).shape

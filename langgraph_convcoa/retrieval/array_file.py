@@ -18,7 +18,6 @@ from langgraph_convcoa.errors import RetrievalError, first_line
 from langgraph_convcoa.files import replacing
 
 _TYPES = {"U8": np.uint8, "I32": np.int32, "I64": np.int64, "F32": np.float32}
-_BLOCK = 1 << 24
 
 
 class ArrayFile:
@@ -57,7 +56,7 @@ class ArrayFile:
             if self._checked:
                 return
             for name, values in self.arrays.items():
-                if _checksum(values) != self._sums[name]:
+                if checksum(values) != self._sums[name]:
                     raise RetrievalError(f"{self.path} is damaged: {name} fails its checksum; build the index again.")
             self._checked = True
 
@@ -68,7 +67,7 @@ def write_arrays(
     """Write named arrays (uint8, int32, int64 or float32) and JSON values to a file."""
     kept = {name: np.ascontiguousarray(values) for name, values in arrays.items()}
     words = json.dumps(dict(settings or {}))
-    sums = {name: _checksum(values) for name, values in kept.items()} | {"": zlib.crc32(words.encode())}
+    sums = {name: checksum(values) for name, values in kept.items()} | {"": zlib.crc32(words.encode())}
     metadata = {"kind": kind, "version": str(version), "settings": words, "crc32": json.dumps(sums)}
     try:
         with replacing(path) as temporary:
@@ -93,9 +92,6 @@ def mapped_tensors(path: Path) -> dict[str, npt.NDArray[Any]]:
     return arrays
 
 
-def _checksum(values: npt.NDArray[Any]) -> int:
-    content = values.reshape(-1).view(np.uint8)
-    total = 0
-    for start in range(0, len(content), _BLOCK):
-        total = zlib.crc32(content[start : start + _BLOCK].data, total)
-    return total
+def checksum(values: npt.NDArray[Any], before: int = 0) -> int:
+    """CRC-32 of the bytes of an array, after what `before` is the checksum of."""
+    return zlib.crc32(values.reshape(-1).view(np.uint8).data, before)

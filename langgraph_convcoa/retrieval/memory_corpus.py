@@ -25,7 +25,7 @@ from langgraph_convcoa.retrieval.changes import (
     select,
 )
 from langgraph_convcoa.retrieval.corpus import Corpus, Listed, Numbers, Passage
-from langgraph_convcoa.retrieval.documents.split import Span, document_id, pattern_text, split_documents, windows
+from langgraph_convcoa.retrieval.documents.split import Span, pattern_text, split_documents, windows
 from langgraph_convcoa.retrieval.encoders.base import Encoder
 from langgraph_convcoa.retrieval.encoders.cache import PatternCache, encode_texts
 from langgraph_convcoa.retrieval.filters import Filter, allowed_passages
@@ -37,7 +37,7 @@ from langgraph_convcoa.retrieval.scoring.patterns import Patterns, PatternType, 
 
 @dataclass(frozen=True, eq=False)
 class Memory:
-    """Passages and their patterns in memory: one state of a `MemoryCorpus`."""
+    """Passages and their patterns in memory: a `View`, one state of a `MemoryCorpus`."""
 
     passages: list[Document]  # n documents with ids.
     patterns: Patterns  # Of each passage y_0 of the whole, then its windows Y.
@@ -55,16 +55,13 @@ class Memory:
 
     @property
     def numbers(self) -> Numbers:
-        """The numbers of all passages."""
         return np.arange(len(self))
 
     @property
     def dimension(self) -> int:
-        """Length d of a pattern."""
         return self.patterns.d
 
     def patterns_for(self, sets: Numbers) -> Patterns:
-        """All patterns: in memory there is nothing to check."""
         return self.patterns
 
     def set_spans(self, index: int) -> list[Span]:
@@ -74,23 +71,20 @@ class Memory:
         return [(int(a), int(b)) for a, b in self.spans[start:stop]]
 
     def fetch(self, numbers: Sequence[int]) -> list[Passage]:
-        """The passages of these numbers, with their windows."""
         return [Passage(self.passages[number], self.set_spans(number)) for number in numbers]
 
     def listed(self) -> list[Listed]:
-        """The documents, in the order of their first passages."""
-        found: dict[str, Listed] = {}
-        for number, passage in enumerate(self.passages):
-            name = document_id(passage)
-            found.setdefault(name, Listed(name, passage.metadata, [])).numbers.append(number)
-        return [*found.values()]
+        found: list[Listed] = []
+        count = 0
+        for entry in entries_of(self.passages):
+            found.append(Listed(entry.id, entry.passages[0].metadata, [*range(count, count + len(entry.passages))]))
+            count += len(entry.passages)
+        return found
 
     def allowed(self, condition: Filter | None) -> npt.NDArray[np.bool_] | None:
-        """(n,), True for the passages that meet the condition; None without a condition."""
         return allowed_passages(self.passages, condition)
 
     def check_encoder(self, encoder: Encoder) -> None:
-        """Raise RetrievalError for an encoder of another dimension."""
         if len(self) and encoder.dimension != self.dimension:
             raise RetrievalError(
                 f"The encoder {encoder.name!r} gives vectors of length {encoder.dimension}, and the memory holds vectors "
@@ -188,12 +182,7 @@ class MemoryCorpus(Corpus):
 
     def _documents(self) -> dict[str, list[int]]:
         """The numbers of the passages of each document."""
-        groups: dict[str, list[int]] = {}
-        count = 0
-        for entry in entries_of(self._state.passages):
-            groups[entry.id] = list(range(count, count + len(entry.passages)))
-            count += len(entry.passages)
-        return groups
+        return {document.id: document.numbers for document in self._state.listed()}
 
     def _without(self, names: Iterable[str], there: dict[str, list[int]]) -> Memory:
         gone = [number for name in names for number in there[name]]

@@ -105,12 +105,7 @@ def read_plain(data: bytes) -> list[Piece]:
 
 
 def read_csv(data: bytes, delimiter: str = "") -> list[Piece]:
-    r"""Rows as lines "column: value", a blank line between rows, in groups that each fit one passage.
-
-    Example:
-        >>> read_csv(b"name,born\nAda,1815\nBob,1900")[0].text
-        'name: Ada\nborn: 1815\n\nname: Bob\nborn: 1900'
-    """
+    """Rows as lines "column: value", a blank line between rows, in groups that each fit one passage."""
     text = decode(data).lstrip("\r\n")
     # csv.Sniffer takes apostrophes for quotes and guesses from the values.
     reader = _csv_rows(text, delimiter or max("\t|;,", key=lambda mark: _csv_fit(text, mark)))

@@ -115,20 +115,13 @@ def iter_documents(
 def read_file(
     path: str | os.PathLike[str], *, name: str = "", max_bytes: int = MAX_BYTES, workers: Workers | None = None
 ) -> tuple[list[Document], list[str]]:
-    r"""The documents of one file, and the reasons why it or parts of it are not read.
+    """The documents of one file, and the reasons why it or parts of it are not read.
 
     Args:
         path: The file.
         name: Its name for ids, `source` and kind, if it is stored under another one.
         max_bytes: The most text.
         workers: Processes that several calls share; a worker of its own when None.
-
-    Example:
-        >>> import tempfile, pathlib
-        >>> upload = pathlib.Path(tempfile.mkdtemp(), "3f2a")
-        >>> _ = upload.write_text('{"text": "One."}\n{"body": "Two."}')
-        >>> read_file(upload, name="rows.jsonl")
-        ([], ['line 2 has no text: rows are {"id", "title", "text"} or plain strings'])
     """
     reasons = list[str]()
     with nullcontext(workers) if workers is not None else Workers() as used, TemporaryDirectory() as folder:

@@ -36,10 +36,8 @@ class Workers:
     has taken over cannot make this process run anything. A worker is killed at a limit, and the next call starts another.
     Threads may share the workers, which end with their owner or this process.
 
-    Args:
-        count: Number of workers.
-        megabytes: Memory of each, beyond what it has at its start (Linux).
-        prepare: A function without arguments that each new worker calls first, such as imports.
+    There are `count` workers, each with `megabytes` of memory beyond what it has at its start (Linux). A new one first calls
+    `prepare`, which has no arguments.
     """
 
     def __init__(self, count: int = 1, *, megabytes: int = 400, prepare: Callable[[], Any] | None = None) -> None:
@@ -67,10 +65,9 @@ class Workers:
         _end(self._alive)
 
     def call(self, function: Callable[..., Any], *arguments: Any, seconds: float) -> Any:
-        """The result of the function. Its errors are raised: a ConvCoAError as it is, others as LimitError.
+        """The result of the function. A ConvCoAError of it is raised as it is, other errors as LimitError.
 
-        LimitError too if it takes more than `seconds` of the processor (Windows: of time) or too much memory, or ends its
-        process.
+        LimitError too for more than `seconds` of the processor (Windows: of time), too much memory, or an ended process.
         """
         worker = self._free.get()
         try:

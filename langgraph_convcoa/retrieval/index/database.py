@@ -266,10 +266,9 @@ class Transaction:
             for key, identity, metadata in self._connection.execute("SELECT key, id, metadata FROM passages"):
                 yield key, Document(id=identity, page_content="", metadata=json.loads(metadata))
 
-    def counts(self) -> tuple[int, int]:
-        """The numbers of documents and passages."""
-        documents, passages = self._connection.execute("SELECT count(DISTINCT document), count(*) FROM passages").fetchone()
-        return documents, passages
+    def count(self) -> int:
+        """The number of passages."""
+        return int(self._connection.execute("SELECT count(*) FROM passages").fetchone()[0])
 
     def passages(self, keys: Sequence[int]) -> dict[int, Passage]:
         """The passages of these keys that exist."""

@@ -94,12 +94,6 @@ class Index(Corpus):
         """Its encoder, type, dimension, settings and counts."""
         return self.snapshot().head
 
-    @property
-    def document_count(self) -> int:
-        """Number of documents."""
-        with reading(self.path) as database:
-            return database.counts()[0]
-
     def verify(self) -> None:
         """Read everything and compare checksums; RetrievalError says what is damaged."""
         with self._guard:

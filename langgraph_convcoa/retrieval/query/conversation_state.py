@@ -214,7 +214,7 @@ class StateEncoder:
         asked = {
             row: (query, tuple((question.strip(), answer.strip()) for question, answer in history))
             for row, (query, history) in enumerate(zip(queries, histories, strict=True))
-            if history or model.first_turns
+            if history
         }
         if not asked:
             return states

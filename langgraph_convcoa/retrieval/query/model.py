@@ -36,9 +36,14 @@ _SETTINGS = ("beta", "passage_weight", "lexical_weight", "lexical_history", "his
 _STATE_NAMES = ("state.direct", "state.association", "state.history", "state.gate")
 # Parts of an encoder's name, also of earlier releases.
 _DTYPES = ("int8", "float32", "bfloat16", "torchao-int8")
-_REMOVED = {"weights": "weights W_Q, W_K and W_V of the association", "encoder_folder": "weights of the passage encoder"}
+_REMOVED = {
+    "weights": "weights W_Q, W_K and W_V of the association",
+    "encoder_folder": "weights of the passage encoder",
+    "first_turns": "first questions",
+}
 _LARGEST = 1e9
-_PLAIN = ("encoder", "settings", "state_weight", "gate", "first_turns")
+_UNBOUNDED = ("beta", "history_beta")
+_PLAIN = ("encoder", "settings", "state_weight", "gate")
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,17 +59,8 @@ class RetrieverModel:
         query_encoder: The query encoder; when None the state uses the encoder's vectors alone.
         state_weight: g of `mixed_states`.
         gate: p of `mixed_states`.
-        first_turns: The query encoder also reads questions without a history.
         card: The model card, in Markdown.
         source: "default", the folder that the model was loaded from, or empty.
-
-    Example:
-        >>> import tempfile
-        >>> model = RetrieverModel("some/encoder", settings={"history_weight": 0.4})
-        >>> folder = Path(tempfile.mkdtemp()) / "model"
-        >>> model.save(folder)
-        >>> RetrieverModel.load(folder).settings
-        {'history_weight': 0.4}
     """
 
     encoder: str
@@ -73,7 +69,6 @@ class RetrieverModel:
     query_encoder: QueryEncoder | None = None
     state_weight: float = 0.0
     gate: float = 0.0
-    first_turns: bool = False
     card: str = ""
     source: str = ""
 
@@ -83,8 +78,9 @@ class RetrieverModel:
             raise RetrievalError(f"The model has an unknown setting {unknown[0]!r}; known: {', '.join(_SETTINGS)}.")
         numbers = {**self.settings, "state_weight": self.state_weight, "gate": self.gate}
         for name, value in numbers.items():
-            if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value) or value < 0:
-                raise RetrievalError(f"The model's {name} must be a number of at least 0, not {value!r}.")
+            number = isinstance(value, int | float) and not isinstance(value, bool)
+            if not number or not (0 <= value <= _LARGEST or (name in _UNBOUNDED and value == math.inf)):
+                raise RetrievalError(f"The model's {name} must be a number from 0 to {_LARGEST:g}, not {value!r}.")
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> str | tuple[Any, ...]:
         # A pickle names the default model instead of copying it.
@@ -259,13 +255,9 @@ def _read_config(folder: Path) -> dict[str, Any]:
     config = {"gate": 0.0, "files": {}, **config}
     kinds: dict[str, type | tuple[type, ...]] = {
         "encoder": str, "settings": dict, "state": bool, "tower": bool,
-        "state_weight": (int, float), "gate": (int, float), "first_turns": bool, "files": dict,
+        "state_weight": (int, float), "gate": (int, float), "files": dict,
     }  # fmt: skip
     for name, kind in kinds.items():
         if not isinstance(config.get(name), kind):
-            raise RetrievalError(f"{path} has no usable {name!r}; copy or train the model again.")
-    for name, value in (*config["settings"].items(), ("state_weight", config["state_weight"]), ("gate", config["gate"])):
-        # Only beta may be infinite; integers may exceed what a float holds.
-        if isinstance(value, int | float) and not (abs(value) <= _LARGEST or (name == "beta" and value == math.inf)):
             raise RetrievalError(f"{path} has no usable {name!r}; copy or train the model again.")
     return config

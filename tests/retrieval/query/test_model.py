@@ -98,10 +98,10 @@ def test_who_may_read_the_settings_may_read_the_weights(tmp_path: Path, bert: Se
         ({"weights": True}, "with weights W_Q, W_K and W_V of the association, which were removed; train it again"),
         ({"encoder_folder": True}, "with weights of the passage encoder, which were removed; train it again"),
         ({"gate": "open"}, "no usable 'gate'"),
-        ({"gate": -1}, "gate must be a number of at least 0"),
+        ({"gate": -1}, "gate must be a number from 0"),
         ({"tower": True}, "query encoder"),
-        ({"state_weight": float("inf")}, "no usable 'state_weight'"),
-        ({"settings": {"beta": 10**400}}, "no usable 'beta'"),
+        ({"state_weight": float("inf")}, "state_weight must be a number from 0"),
+        ({"settings": {"beta": 10**400}}, "beta must be a number from 0"),
     ],
 )
 def test_a_changed_config_is_one_clear_line(tmp_path: Path, change: dict[str, object], message: str) -> None:
