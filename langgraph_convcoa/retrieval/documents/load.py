@@ -9,11 +9,13 @@ import math
 import os
 import re
 import sys
+import time
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext, suppress
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -346,7 +348,8 @@ def _parsed(stream: BinaryIO, suffix: str, limit: int, seconds: float) -> tuple[
         return _text(stream, suffix, limit)
     found: Iterable[Piece]
     if suffix == ".pdf":
-        found = read_pdf(stream, limit, pictures=ocr.PageReader(seconds * _PICTURES_SHARE).text if ocr.available() else None)
+        end = time.monotonic() + seconds * _PICTURES_SHARE
+        found = read_pdf(stream, limit, pictures=partial(ocr.page_text, end=end) if ocr.available() else None)
     elif suffix in PICTURES:
         found = ocr.read_image(stream, seconds * _PICTURES_SHARE)
     else:

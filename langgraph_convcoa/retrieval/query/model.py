@@ -14,7 +14,7 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
-from langgraph_convcoa.errors import InputError, RetrievalError
+from langgraph_convcoa.errors import InputError, RetrievalError, first_line
 from langgraph_convcoa.files import checksums, first_damaged, replacing_folder
 from langgraph_convcoa.retrieval.encoders.base import DelegatingEncoder, Encoder
 from langgraph_convcoa.retrieval.encoders.loading import DEFAULT_NAMES
@@ -101,16 +101,10 @@ class RetrieverModel:
         config = _read_config(folder)
         try:
             damaged = first_damaged(folder, config["files"])
-        except OSError as error:
-            raise RetrievalError(f"The model {folder} cannot be read ({error}); copy or train it again.") from error
-        if damaged is not None:
-            fault = f"{folder / damaged} is missing or is not what was saved (another SHA-256 than in {_CONFIG})"
-            raise RetrievalError(f"The model is damaged: {fault}; copy or train it again.")
-        try:
+            if damaged is not None:
+                fault = f"{folder / damaged} is missing or is not what was saved (another SHA-256 than in {_CONFIG})"
+                raise RetrievalError(f"The model is damaged: {fault}; copy or train it again.")
             parts = load_file(folder / _WEIGHTS) if config["state"] else {}
-        except (OSError, SafetensorError, ValueError) as error:
-            raise RetrievalError(f"The weights {folder / _WEIGHTS} are missing, damaged or cut short ({error}).") from error
-        try:
             card = (folder / _CARD).read_text(encoding="utf-8") if (folder / _CARD).exists() else ""
             weights = [np.asarray(parts[name], dtype=np.float32) for name in _STATE_NAMES] if config["state"] else []
             return cls(
@@ -120,9 +114,9 @@ class RetrieverModel:
                 source=str(folder),
                 **{name: config[name] for name in _PLAIN},
             )
-        except (KeyError, OSError, UnicodeDecodeError) as error:
-            message = f"The model {folder} lacks a part or cannot be read ({error}); copy or train it again."
-            raise RetrievalError(message) from error
+        except (KeyError, OSError, SafetensorError, ValueError) as error:
+            fault = f"The model {folder} lacks a part or cannot be read ({first_line(error)})"
+            raise RetrievalError(f"{fault}; copy or train it again.") from error
 
     def save(self, path: str | Path) -> None:
         """Write the model to a folder, in place of a model there, completely or not at all.
