@@ -12,7 +12,7 @@ from langchain_core.documents import Document
 
 from langgraph_convcoa.datasets.formats import conversations, heterogeneous, multi_hop, questions
 from langgraph_convcoa.datasets.formats.conversations import is_beir, query_files, read_beir, resolve_pages
-from langgraph_convcoa.datasets.passages import collect_passages, passage_files
+from langgraph_convcoa.datasets.passages import collect_passages, find_file, passage_files
 from langgraph_convcoa.datasets.queries import Dataset, Entries, Query, splits_of
 from langgraph_convcoa.datasets.rows import Row, json_document, json_lines, table_rows, text_lines
 from langgraph_convcoa.datasets.splits import split_of, split_part
@@ -117,8 +117,8 @@ def _read(place: Path, *, required: bool) -> tuple[list[Query], list[Document], 
         asked = set(query_files(place).values())
         beir = _unique(read_beir(place))
         return beir, [], [file for file in passage_files(place) if file not in asked and file.name != "qrels.tsv"]
-    if place.is_dir() and (queries := _find(place, "queries")) is not None:
-        corpus = _find(place, "corpus")
+    if place.is_dir() and (queries := find_file(place, "queries")) is not None:
+        corpus = find_file(place, "corpus")
         if corpus is None and required:
             raise InputError(f"{place} has no corpus.jsonl or corpus.jsonl.gz.")
         return _unique(_read_queries(queries)), [], [corpus] if corpus else []
@@ -160,7 +160,7 @@ def _read_queries(path: Path) -> Iterator[Query]:
 
 
 def _unique(queries: Iterable[Query]) -> list[Query]:
-    """All queries. Raises InputError if an id is there twice, with both places."""
+    """The queries as a list; InputError, with both places, if an id occurs twice."""
     seen: dict[str, Query] = {}
     for query in queries:
         if query.id in seen:
@@ -169,12 +169,8 @@ def _unique(queries: Iterable[Query]) -> list[Query]:
     return list(seen.values())
 
 
-def _find(folder: Path, stem: str) -> Path | None:
-    return next((folder / name for name in (f"{stem}.jsonl", f"{stem}.jsonl.gz") if (folder / name).is_file()), None)
-
-
 def _read_published(path: Path) -> Entries | None:
-    """The questions and passages of a file in a published format; None of another file."""
+    """The questions and passages of a file in a published format; None for another file."""
     name = path.name.removesuffix(".gz")
     if not path.is_file() or path.name.endswith(questions.PARAGRAPHS):
         return None

@@ -20,10 +20,6 @@ class Row(dict[str, Any]):
     Rows of published files also have the `split` of the file and their `number` in it.
 
     Raises InputError if the value is no object, or a field is not what a method returns.
-
-    Example:
-        >>> Row({"id": 7, "answers": ["Ada", " ", "Ada"]}, "file, line 1").answers("answers")
-        ('Ada',)
     """
 
     def __init__(self, value: Any, where: str) -> None:

@@ -30,7 +30,7 @@ class Dynamics(TypedDict, total=False):
     learn_beta: whether each head learns its beta, as its logarithm. False.
     activation: "sparsemax", "entmax15", "softmax" or "softmax_1". "sparsemax".
     update_steps: how often to retrieve, 1 or more. 1.
-    eps: a query that a step moves by at most this much makes only its last step more. 1e-4.
+    eps: after a step of at most this length a query makes only its last step. 1e-4.
     """
 
     heads: int

@@ -137,13 +137,6 @@ class ContextualKnowledgeSet:
         Args:
             budget_tokens: The most tokens.
             rounds: Numbers of the rounds, the most important first; the last rounds that fit if None.
-
-        Example:
-            >>> knowledge = ContextualKnowledgeSet()
-            >>> knowledge.add_round("When?", "When was sparsemax published?", [], "In 2016 [1].")
-            >>> print(knowledge.view())
-            User: When?
-            Assistant: In 2016.
         """
         if not self.rounds:
             return ""

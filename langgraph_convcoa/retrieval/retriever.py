@@ -172,15 +172,14 @@ class HopfieldRetriever(EditableRetriever):
         Raises:
             RetrievalError: None of the documents has text, an id is used twice, or the documents cannot be encoded or stored.
         """
-        # Bad settings are errors before minutes of encoding.
+        # The settings are checked before minutes of encoding.
         retriever = cls(corpus=MemoryCorpus(), encoder=encoder, k=k, **settings)
         documents, store = checked_documents(documents), as_cache(cache)
         if path is None:
             given, dtype = list(documents), dtype or "float32"
-            if not given:
-                retriever.corpus = MemoryCorpus(empty_memory(dtype))
-                return retriever
-            memory = build_memory(given, retriever.encoder, cache=store, progress=progress, dtype=dtype)
+            memory = empty_memory(dtype)
+            if given:
+                memory = build_memory(given, retriever.encoder, cache=store, progress=progress, dtype=dtype)
             retriever.corpus = corpus = MemoryCorpus(memory)
             if graph_settings(retriever.graph) is not None:
                 corpus.graph.links(memory)

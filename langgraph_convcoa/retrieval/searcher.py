@@ -126,7 +126,7 @@ def _walked(
     extra: Vectors | None,
     allowed: npt.NDArray[np.bool_] | None,
 ) -> tuple[Ranking, _Along]:
-    """The passages that a walk reached by their mass, then the others; with the scores of the search."""
+    """The passages that a walk reached, by their mass, then the others. The scores are those of the search."""
     assert query.graph is not None
     walked = walk(links, query.questions[0], np.searchsorted(numbers, ranking.indices), ranking.scores, query.graph)
     mass = walked.passages if allowed is None else np.where(allowed[numbers], walked.passages, 0)

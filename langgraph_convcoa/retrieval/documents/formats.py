@@ -72,10 +72,6 @@ def unwrap(text: str, narrowest: int = 60, printed: bool = False) -> str:
     r"""Join lines that were wrapped, except in paragraphs whose lines are all shorter than `narrowest` characters.
 
     In `printed` text a hyphen at the end of a line divides a word, and a heading has no blank line around it.
-
-    Example:
-        >>> unwrap("This sentence goes on\nin the next line.\n- one\n- two", narrowest=20)
-        'This sentence goes on in the next line.\n- one\n- two'
     """
     return "\n\n".join(_unwrap_block(block, narrowest, printed) for block in re.split(r"\n[^\S\n]*\n\s*?(?=\S|\Z)", text))
 

@@ -282,7 +282,7 @@ def _walk(root: Path, skipped: Skipped) -> list[Path]:
             if name.startswith("."):
                 continue
             suffix = suffix_of(file)
-            # Few of many pictures hold text.
+            # Without tesseract pictures count as another kind: most hold no text.
             if suffix and not (suffix in PICTURES and missing(suffix)):
                 found.append(file)
             else:

@@ -58,11 +58,6 @@ def read_markdown(data: bytes) -> list[Piece]:
     r"""The text of a Markdown document without its marks; the title is that of the front matter or the first heading.
 
     Rows of tables are lines "column: value".
-
-    Example:
-        >>> (piece,) = read_markdown(b"# Bees\n\nThey *hum*\nin [spring](https://example.org).\n\n- one")
-        >>> piece.title, piece.text
-        ('Bees', 'They hum in spring.\n\none')
     """
     from markdown_it import MarkdownIt
 

@@ -16,7 +16,7 @@ from langgraph_convcoa.retrieval.documents.formats import Piece, unwrap
 _PROGRAM = "tesseract"
 _MOST_LANGUAGES = 4
 _MOST_IMAGES = 20
-"""Of a page: a scanner makes one, or a few strips."""
+"""Pictures of a page that are read; a scanner makes one, or a few strips."""
 
 
 def available() -> bool:

@@ -142,7 +142,7 @@ def serve(megabytes: int) -> None:
             answer = {"error": type(error).__name__, "module": type(error).__module__, "message": str(error)}
         except RecursionError:
             answer = {"error": "", "message": "is nested too deeply to be read"}
-        except Exception as error:  # noqa: BLE001 - a fault of the parser's own, of which the caller hears
+        except Exception as error:  # noqa: BLE001 - a fault of the parser, which the caller reports
             answer = {"error": "", "message": f"cannot be read ({type(error).__name__})"}
         send(answers, answer)
 

@@ -34,16 +34,6 @@ class Links:
         """Number of passages, n."""
         return int(self.shares.shape[0])
 
-    @property
-    def edges(self) -> int:
-        """Number of links."""
-        return int(self.shares.nnz)
-
-    @property
-    def owners(self) -> Numbers:
-        """The passage of each link, growing."""
-        return np.repeat(np.arange(self.passages), np.diff(self.shares.indptr))
-
     def to_entities(self, amounts: Amounts) -> Amounts:
         """The mass of passages, moved to their entities."""
         return np.asarray((csr_array(amounts[None]) @ self.shares).toarray()[0], dtype=np.float64)

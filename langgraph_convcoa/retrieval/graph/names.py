@@ -69,11 +69,6 @@ def names_of(passage: Document) -> Names:
 
     `metadata["entities"]` is a list of names, `metadata["triples"]` a list of [subject, predicate, object] or
     [subject, object], whose ends are names. Other shapes are ignored.
-
-    Example:
-        >>> found = names_of(Document("Tim Burton directed it.", metadata={"title": "Ed Wood (film)"}))
-        >>> (found.title, found.words) == (name_hash("ed wood"), 2), name_hash("Tim Burton") in found.names
-        (True, True)
     """
     text, title = _words(passage.page_content), _words(_unqualified(passage_title(passage)))
     title_hash = name_hash(_unqualified(passage_title(passage))) if title else 0
@@ -142,7 +137,7 @@ class _Word(NamedTuple):
     start: int
     stop: int
     capital: bool
-    owner: bool  # Whether 's was behind it.
+    owner: bool  # Whether it ended in 's.
     source: str
 
 

@@ -313,7 +313,7 @@ def _heads() -> TypeAdapter[Head]:
 
 
 def _head(text: str) -> Head:
-    """The head in a row; ValueError where it is none, also where only its checksum is right."""
+    """The head in a row; ValueError if it is not valid, even with the right checksum."""
     head = _heads().validate_json(text, strict=True)
     counts = (head.dimension - 1, head.rows, head.next_key - 1, head.commits)
     if not all(0 <= count < 2**53 for count in counts) or (head.rows and not _FILE.fullmatch(head.file)):

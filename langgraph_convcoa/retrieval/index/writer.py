@@ -204,7 +204,7 @@ def _write_rows(folder: Path, head: Head, data: bytes | memoryview) -> None:
             stream.flush()
             os.fsync(stream.fileno())
     except OSError as error:
-        # Free what was written of it.
+        # Remove the part that was written.
         with suppress(OSError):
             os.truncate(path, head.bytes)
         raise RetrievalError(

@@ -35,14 +35,7 @@ _TURNS = 100
 
 
 def messages_of(history: Iterable[Turn | Sequence[str] | BaseMessage | Mapping[str, Any]] | None) -> Any:
-    """A chat history whose (role, text) tuples are messages; anything else is returned unchanged.
-
-    Example:
-        >>> [message.type for message in messages_of([("user", "Who?"), ("assistant", "Ada.")])]
-        ['human', 'ai']
-        >>> messages_of([("Who?", "Ada.")])
-        [('Who?', 'Ada.')]
-    """
+    """A chat history whose (role, text) tuples are messages; anything else is returned unchanged."""
     if isinstance(history, str) or not isinstance(history, Iterable):
         return history
     entries = list(history)
@@ -66,10 +59,6 @@ def history_pairs(history: Iterable[Turn | Sequence[str] | BaseMessage | Mapping
     """Earlier turns as pairs of question and answer, from pairs or from messages; InputError for other entries.
 
     Messages of the user and the model count; several in a row are one text. A missing question or answer is empty.
-
-    Example:
-        >>> history_pairs([HumanMessage("Who?"), AIMessage("Ada."), HumanMessage("When?")])
-        [('Who?', 'Ada.'), ('When?', '')]
     """
     if history is None:
         return []
@@ -177,7 +166,6 @@ class StateEncoder:
         self.encoder, self.model = encoder, model
         self._vectors = RecentValues[str, Vectors](_KEPT)
         self._asked = RecentValues[_Asked, Vectors](_KEPT)
-        self._checked = False
 
     def states(
         self, queries: Sequence[str], histories: Sequence[Sequence[Turn]], *, history_weight: float, history_beta: float
@@ -187,9 +175,8 @@ class StateEncoder:
         The last 100 turns count, or none with a history weight of 0. RetrievalError if the encoder gives unusable vectors, or
         the model is for another encoder.
         """
-        if self.model is not None and not self._checked:
+        if self.model is not None:
             self.model.check_encoder(self.encoder)
-            self._checked = True
         state = self.model.state.state if self.model is not None and self.model.state is not None else conversational_state
         none = np.zeros((0, 0), dtype=np.float32)
         kept = [list(history[-_TURNS:]) if history_weight else [] for history in histories]

@@ -86,11 +86,6 @@ class RetrieverModel:
         # A pickle names the default model instead of copying it.
         return (default_model, ()) if self is default_model() else super().__reduce_ex__(protocol)
 
-    @property
-    def dimension(self) -> int | None:
-        """Length d of the weights' vectors; None without weights."""
-        return None if self.state is None else self.state.dimension
-
     @classmethod
     def load(cls, path: str | Path) -> RetrieverModel:
         """Open a model that `save` or `convcoa train` wrote; RetrievalError if there is none or it is damaged.
@@ -155,10 +150,11 @@ class RetrieverModel:
         if found != self.encoder:
             fault = f"{f'The model {self.source}'.rstrip()} was trained for the encoder {self.encoder!r}, not {found!r}"
             raise RetrievalError(f"{fault}; train one for this encoder, or use model='untrained'.")
-        dimension = encoder.dimension
-        if self.dimension not in (None, dimension):
-            fault = f"The model is for vectors of length {self.dimension}, the encoder {found!r} gives {dimension}"
-            raise RetrievalError(f"{fault}; train it again.")
+        if self.state is not None and self.state.dimension != encoder.dimension:
+            raise RetrievalError(
+                f"The model is for vectors of length {self.state.dimension}, the encoder {found!r} gives {encoder.dimension}; "
+                "train it again."
+            )
 
 
 @cache
