@@ -88,10 +88,7 @@ class RetrieverModel:
 
     @classmethod
     def load(cls, path: str | Path) -> RetrieverModel:
-        """Open a model that `save` or `convcoa train` wrote; RetrievalError if there is none or it is damaged.
-
-        Files are compared with their SHA-256 in `config.json`; models of early releases have none.
-        """
+        """Open a model that `save` or `convcoa train` wrote; RetrievalError if there is none or a checksum differs."""
         folder = Path(path)
         config = _read_config(folder)
         try:
@@ -241,8 +238,6 @@ def _read_config(folder: Path) -> dict[str, Any]:
     for name, part in _REMOVED.items():
         if config.get(name):
             raise RetrievalError(f"The model {folder} was trained with {part}, which were removed; train it again.")
-    # Early releases had no gate and no checksums.
-    config = {"gate": 0.0, "files": {}, **config}
     kinds: dict[str, type | tuple[type, ...]] = {
         "encoder": str, "settings": dict, "state": bool, "tower": bool,
         "state_weight": (int, float), "gate": (int, float), "files": dict,
