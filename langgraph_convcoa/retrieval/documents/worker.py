@@ -90,24 +90,24 @@ class Workers:
         return answer["value"]
 
 
-class _Worker:
+class _Worker(Child):
     """A process, used by one thread at a time."""
 
     def __init__(self, megabytes: int) -> None:
-        self._child = Child(__name__, f"serve({megabytes})")
+        super().__init__(__name__, f"serve({megabytes})")
         self._calls = 0
         self._full = False
 
     @property
     def usable(self) -> bool:
-        return self._child.usable and self._calls < _CALLS and not self._full
+        return super().usable and self._calls < _CALLS and not self._full
 
     def call(
         self, function: Callable[..., Any], arguments: tuple[Any, ...], seconds: float, *, returns: bool = True
     ) -> _Answer:
         message = [function.__module__, function.__qualname__, list(arguments), seconds, returns]
         try:
-            answer: _Answer = self._child.ask(message, seconds * (_PATIENCE if os.name == "posix" else 1))
+            answer: _Answer = self.ask(message, seconds * (_PATIENCE if os.name == "posix" else 1))
         except EndedError as error:
             spent = error.late or error.status == -getattr(signal, "SIGXCPU", signal.SIGABRT)
             told = f"takes longer than {seconds:.3g} s to read" if spent else "ended the process that read it"
@@ -115,9 +115,6 @@ class _Worker:
         self._calls += 1
         self._full = "memory" in answer
         return answer
-
-    def end(self) -> None:
-        self._child.end()
 
 
 def serve(megabytes: int) -> None:
