@@ -35,10 +35,10 @@ class WordEncoder(Encoder):
         return self._encode(texts)
 
     def _encode(self, texts: Sequence[str]) -> Vectors:
-        vectors = np.zeros((len(texts), DIMENSION), dtype=np.float32)
+        vectors = np.zeros((len(texts), self.dimension), dtype=np.float32)
         for row, text in enumerate(texts):
             for word in content_words(text):
-                vectors[row, zlib.crc32(word.encode()) % DIMENSION] += 1
+                vectors[row, zlib.crc32(word.encode()) % self.dimension] += 1
         lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
         return np.divide(vectors, lengths, out=vectors, where=lengths > 0)
 

@@ -16,7 +16,7 @@ from langchain_core.vectorstores import VectorStore
 from pydantic import BaseModel, ConfigDict, Field
 
 from langgraph_convcoa.actions.base import ActionRequest, BaseAction
-from langgraph_convcoa.errors import ConvCoAError, InputError
+from langgraph_convcoa.errors import ConvCoAError, InputError, first_line
 
 Retriever = BaseRetriever | Runnable[str, list[Document]]
 """A LangChain retriever, one in wrappers such as `with_retry`, or a chain from a question to documents."""
@@ -126,7 +126,7 @@ class KnowledgeRetrieval(BaseAction):
         except ConvCoAError:
             raise
         except (TypeError, AttributeError, LookupError, AssertionError, ValueError) as error:
-            told = f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0][:80]}"
+            told = first_line(error, named=True)
             raise InputError(
                 f"the retriever of {self.name} failed on a plain question ({told}); for a chain that takes a dict give "
                 'RunnableLambda(lambda question: {"input": question}) | chain'

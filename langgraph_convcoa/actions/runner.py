@@ -16,8 +16,8 @@ from langchain_core.documents import Document
 from langgraph.errors import GraphBubbleUp
 
 from langgraph_convcoa.actions.base import Action, ActionRequest, BaseAction, as_action
-from langgraph_convcoa.errors import ConvCoAError, InputError
-from langgraph_convcoa.errors.redaction import redact, secrets_of
+from langgraph_convcoa.errors import ConvCoAError, InputError, first_line
+from langgraph_convcoa.errors.redaction import secrets_of
 from langgraph_convcoa.text.clean import clean
 from langgraph_convcoa.text.words import content_words, sentences
 
@@ -178,11 +178,8 @@ def _plain(value: Any, depth: int = 0) -> Any:
 
 def reason_of(error: BaseException, secrets: Collection[str] = ()) -> str:
     """The reason of a failure in one redacted line; `secrets` are those of the action."""
-    lines = redact(str(error).strip(), secrets).splitlines()
     # The library's own errors say what is wrong. Others need their type.
-    told = lines and isinstance(error, ConvCoAError)
-    text = lines[0] if told else f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
-    return clean(text[:300])
+    return clean(first_line(error, secrets, named=not isinstance(error, ConvCoAError)))
 
 
 def is_transient(error: BaseException) -> bool:

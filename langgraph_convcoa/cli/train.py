@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from langgraph_convcoa.cli.options import AsJson, NoCache, grouped, option, panel, removed_option
-from langgraph_convcoa.errors import InputError
+from langgraph_convcoa.errors import InputError, first_line
 from langgraph_convcoa.errors.redaction import redact
 
 if TYPE_CHECKING:
@@ -159,8 +159,7 @@ def check_device(name: str | None) -> None:
     try:
         torch.empty(0, device=name)
     except (RuntimeError, AssertionError, NotImplementedError) as error:
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:100]
-        raise InputError(f"--device {name} cannot be used here ({reason}); name another, such as cpu") from None
+        raise InputError(f"--device {name} cannot be used here ({first_line(error)}); name another, such as cpu") from None
 
 
 def command_line(ctx: typer.Context, command: str, data: list[Path], out: Path) -> str:

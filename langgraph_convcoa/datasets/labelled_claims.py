@@ -46,10 +46,7 @@ def read_claims(path: str | Path) -> Iterator[LabelledClaim]:
     """Claims of a file, .jsonl or .jsonl.gz, in one of two forms.
 
     A row of the package has title, text and claims (a list of claim, supported, kind). A row of a labelled set has claim,
-    evidence (a list of texts) and label: 2 is fully supported, everything below is not.
-
-    Raises:
-        InputError: The file cannot be read, or a row lacks a field; the message names the line.
+    evidence (a list of texts) and label: 2 is fully supported, everything below is not. InputError for other rows.
     """
     for row in json_lines(Path(path)):
         if "claims" in row:
@@ -93,9 +90,6 @@ def read_rated_answers(path: str | Path) -> Iterator[RatedAnswer]:
     """Answers of a .jsonl or .jsonl.gz file whose rows have response, passages (a list of texts) and faithfulness (1 to 4).
 
     A row may have `turns`: a list of {"speaker": "user" or "agent", "text"}, the last of them the question.
-
-    Raises:
-        InputError: The file cannot be read, or a row lacks a field; the message names the line.
     """
     for row in json_lines(Path(path)):
         rating = row.get("faithfulness")

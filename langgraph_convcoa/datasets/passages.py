@@ -25,13 +25,6 @@ def stream_passages(path: str | Path) -> Iterator[Document]:
 
     A passage file is JSON Lines of {"id" or "_id", "title", "text" or "contents"}, or a TSV with those names on top. In a data
     set's folder only its `corpus.jsonl` is read, if it has one, and never the questions. Equal ids are left to the caller.
-
-    Example:
-        >>> import tempfile
-        >>> folder = Path(tempfile.mkdtemp())
-        >>> _ = (folder / "part-1.tsv").write_text("id\ttext\ttitle\n7\tBorn in 1815.\tAda")
-        >>> [(found.id, found.page_content, found.metadata) for found in stream_passages(folder)]
-        [('7', 'Born in 1815.', {'title': 'Ada'})]
     """
     place = Path(path)
     if not place.exists():
@@ -44,6 +37,11 @@ def stream_passages(path: str | Path) -> Iterator[Document]:
     return chain([first], found)
 
 
+def find_file(folder: Path, stem: str) -> Path | None:
+    """The file of this name with the ending .jsonl or .jsonl.gz."""
+    return next((folder / name for name in (f"{stem}.jsonl", f"{stem}.jsonl.gz") if (folder / name).is_file()), None)
+
+
 def passage_files(path: Path) -> list[Path]:
     """The files of a folder that can hold passages, by name."""
     return sorted(file for file in path.iterdir() if file.is_file() and file.name.endswith(_FILES))
@@ -54,7 +52,7 @@ def collect_passages(
 ) -> list[Document]:
     """The passages of files and those of question files (`carried`), each id once.
 
-    With a limit about so many are kept: the wanted ones (by id, or by page of QReCC) and the first others.
+    With a limit, about that many are kept: the wanted ones (by id, or by page of QReCC) and the first others.
     """
     kept: dict[str, Document] = {}
     places: dict[str, str] = {}
@@ -88,9 +86,10 @@ def load_distractors(specification: str) -> list[Document]:
 
 
 def _collection(folder: Path) -> list[Path]:
-    own = [folder / name for name in ("corpus.jsonl", "corpus.jsonl.gz") if (folder / name).is_file()]
+    if own := find_file(folder, "corpus"):
+        return [own]
     files = (file for file in folder.rglob("*") if file.is_file() and file.name.endswith(_FILES))
-    return own[:1] or [file for file in sorted(files) if _has_passages(file)]
+    return [file for file in sorted(files) if _has_passages(file)]
 
 
 def _has_passages(file: Path) -> bool:

@@ -12,10 +12,10 @@ from langchain_core.documents import Document
 
 from langgraph_convcoa.datasets.formats import conversations, heterogeneous, multi_hop, questions
 from langgraph_convcoa.datasets.formats.conversations import is_beir, query_files, read_beir, resolve_pages
-from langgraph_convcoa.datasets.passages import collect_passages, passage_files
+from langgraph_convcoa.datasets.passages import collect_passages, find_file, passage_files
 from langgraph_convcoa.datasets.queries import Dataset, Entries, Query, splits_of
 from langgraph_convcoa.datasets.rows import Row, json_document, json_lines, table_rows, text_lines
-from langgraph_convcoa.datasets.splits import split_part
+from langgraph_convcoa.datasets.splits import split_of, split_part
 from langgraph_convcoa.errors import InputError
 
 KNOWN = (
@@ -24,12 +24,12 @@ KNOWN = (
     "MuSiQue, CompMix or TimeQuestions"
 )
 _FIELDS = ("id", "question", "history", "gold", "rewrite", "answer", "answers", "split", "conversation_id")
-_FORMATS: tuple[tuple[Callable[[Row], bool] | set[str], Callable[[Path, Iterable[Row]], Entries]], ...] = (
+_FORMATS: tuple[tuple[Callable[[Row], bool] | set[str], Callable[[Row], Entries]], ...] = (
     (conversations.is_topiocqa, conversations.read_topiocqa),
     (conversations.is_qrecc, conversations.read_qrecc),
     (conversations.is_quac, conversations.read_quac),
     ({"story", "questions", "answers"}, conversations.read_coqa),
-    ({"task_id", "input", "contexts"}, conversations.read_mtrag_tasks),
+    ({"task_id", "input", "contexts"}, conversations.read_mtrag_task),
     ({questions.TASK, "input"}, questions.read_bigbench),
     ({"context", "question", *questions.SOCIAL_ANSWERS}, questions.read_socialiqa),
     ({"id", "claim"}, questions.read_fever),
@@ -41,7 +41,9 @@ _FORMATS: tuple[tuple[Callable[[Row], bool] | set[str], Callable[[Path, Iterable
     ({"question", "entities", "answers"}, heterogeneous.read_compmix),
     ({"Id", "Question", "Answer", "Temporal question type"}, heterogeneous.read_timequestions),
 )
-"""The keys of the first row of a file, or a function of it, and the reader of the format."""
+"""The keys of the first row of a file, or a function of it, and the reader of a row."""
+_JOINED = {questions.read_socialiqa: questions.join_labels, questions.read_strategyqa: questions.join_paragraphs}
+"""For formats of several files, the function that joins their rows."""
 
 
 def load_dataset(
@@ -115,8 +117,8 @@ def _read(place: Path, *, required: bool) -> tuple[list[Query], list[Document], 
         asked = set(query_files(place).values())
         beir = _unique(read_beir(place))
         return beir, [], [file for file in passage_files(place) if file not in asked and file.name != "qrels.tsv"]
-    if place.is_dir() and (queries := _find(place, "queries")) is not None:
-        corpus = _find(place, "corpus")
+    if place.is_dir() and (queries := find_file(place, "queries")) is not None:
+        corpus = find_file(place, "corpus")
         if corpus is None and required:
             raise InputError(f"{place} has no corpus.jsonl or corpus.jsonl.gz.")
         return _unique(_read_queries(queries)), [], [corpus] if corpus else []
@@ -158,7 +160,7 @@ def _read_queries(path: Path) -> Iterator[Query]:
 
 
 def _unique(queries: Iterable[Query]) -> list[Query]:
-    """All queries. Raises InputError if an id is there twice, with both places."""
+    """The queries as a list; InputError, with both places, if an id occurs twice."""
     seen: dict[str, Query] = {}
     for query in queries:
         if query.id in seen:
@@ -167,12 +169,8 @@ def _unique(queries: Iterable[Query]) -> list[Query]:
     return list(seen.values())
 
 
-def _find(folder: Path, stem: str) -> Path | None:
-    return next((folder / name for name in (f"{stem}.jsonl", f"{stem}.jsonl.gz") if (folder / name).is_file()), None)
-
-
 def _read_published(path: Path) -> Entries | None:
-    """The questions and passages of a file in a published format; None of another file."""
+    """The questions and passages of a file in a published format; None for another file."""
     name = path.name.removesuffix(".gz")
     if not path.is_file() or path.name.endswith(questions.PARAGRAPHS):
         return None
@@ -183,7 +181,7 @@ def _read_published(path: Path) -> Entries | None:
         _, names = next(text_lines(path), (1, ""))
         # For csv a lone carriage return ends a line too.
         known = set(next(csv.reader(names.splitlines()), [])) >= questions.TRUTHFULQA
-        return questions.read_truthfulqa(path, table_rows(path, ",")) if known else None
+        return _entries(path, table_rows(path, ","), questions.read_truthfulqa) if known else None
     if name.endswith(".json"):
         places = list(_places(path, json_document(path)))
         first, rows = places[0][0] if places else None, (Row(value, where) for value, where in places)
@@ -193,7 +191,16 @@ def _read_published(path: Path) -> Entries | None:
         return None
     head = Row(first, str(path))
     found = (read for mark, read in _FORMATS if (mark <= head.keys() if isinstance(mark, set) else mark(head)))
-    return next((read(path, rows) for read in found), None)
+    return next((_entries(path, rows, read) for read in found), None)
+
+
+def _entries(path: Path, rows: Iterable[Row], read: Callable[[Row], Entries]) -> Entries:
+    """What a reader finds in the rows of a file; questions get the split of the file and the place of their row."""
+    split = split_of(path)
+    for number, row in enumerate(_JOINED[read](path, rows) if read in _JOINED else rows, 1):
+        row.split, row.number = split, number
+        for entry in read(row):
+            yield replace(entry, split=entry.split or split, where=row.where) if isinstance(entry, Query) else entry
 
 
 def _places(path: Path, value: Any) -> Iterator[tuple[Any, str]]:

@@ -17,18 +17,16 @@ from langgraph_convcoa.errors import InputError
 class Row(dict[str, Any]):
     """A JSON object or a table's row; its methods check a field and return it. `where` is like "FILE, line N".
 
-    Raises InputError if the value is no object, or a field is not what a method returns.
+    Rows of published files also have the `split` of the file and their `number` in it.
 
-    Example:
-        >>> Row({"id": 7, "answers": ["Ada", " ", "Ada"]}, "file, line 1").answers("answers")
-        ('Ada',)
+    Raises InputError if the value is no object, or a field is not what a method returns.
     """
 
     def __init__(self, value: Any, where: str) -> None:
         if not isinstance(value, dict):
             raise InputError(f"{where}: must be a JSON object.")
         super().__init__(value)
-        self.where = where
+        self.where, self.split, self.number = where, "", 0
 
     def error(self, message: str) -> InputError:
         """An error that names the row."""
@@ -86,12 +84,7 @@ class Row(dict[str, Any]):
 
 
 def paired(texts: Sequence[str]) -> tuple[tuple[str, str], ...]:
-    """Pairs of question and answer from alternating texts.
-
-    Example:
-        >>> paired(["Who?", "Ada.", "When?"])
-        (('Who?', 'Ada.'), ('When?', ''))
-    """
+    """Pairs of question and answer from alternating texts."""
     return tuple(zip(texts[::2], [*texts[1::2], ""], strict=False))
 
 

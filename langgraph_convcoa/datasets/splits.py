@@ -34,23 +34,13 @@ class Split:
 
 
 def split_of(path: Path) -> str:
-    """The split in a file's name; empty if there is none.
-
-    Example:
-        >>> [split_of(Path(name)) for name in ("qrecc_train.json", "val_v0.2.json", "reference.jsonl")]
-        ['train', 'dev', '']
-    """
+    """The split in a file's name; empty if there is none."""
     words = re.split(r"[^a-z]+", path.name.lower())
     return next((split for split, names in _NAMES.items() if not names.isdisjoint(words)), "")
 
 
 def in_dev_part(conversation: str, share: float = DEV_SHARE) -> bool:
-    """Whether a conversation is in the development part; the same on every machine and in every version.
-
-    Example:
-        >>> sum(in_dev_part(f"conversation {n}") for n in range(1000))
-        189
-    """
+    """Whether a conversation is in the development part; the same on every machine and in every version."""
     digest = hashlib.sha256(conversation.encode()).digest()
     return int.from_bytes(digest[:8], "big") < share * 2**64
 

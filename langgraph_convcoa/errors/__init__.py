@@ -1,4 +1,4 @@
-"""The exceptions of the library, and `one_of`, which checks a setting against a list of words.
+"""The exceptions of the library, `first_line` of an error, and `one_of`, which checks a setting against a list of words.
 
 Every error that a user can fix is a `ConvCoAError`. Its message is one line that says what to do; the command line prints it
 and exits with code 2. Messages are redacted when the error is created.
@@ -6,7 +6,8 @@ and exits with code 2. Messages are redacted when the error is created.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Collection, Sequence
 from typing import TypeVar
 
 from langgraph_convcoa.errors.redaction import redact
@@ -14,6 +15,7 @@ from langgraph_convcoa.errors.redaction import redact
 _Word = TypeVar("_Word", bound=str)
 _LONGEST = 4_000
 """Longest message, in characters: it may repeat the content of a damaged file."""
+_LONGEST_LINE = 300
 
 
 class ConvCoAError(Exception):
@@ -50,6 +52,22 @@ class StoreError(ConvCoAError):
 
 class ThreadBusyError(StoreError):
     """Another program is in a turn of the thread."""
+
+
+def first_line(error: BaseException, secrets: Collection[str] = (), *, named: bool = False) -> str:
+    r"""The first line of an error's message, without secrets; the name of its class if there is no message.
+
+    `secrets` are hidden beside what looks like one. With `named` the name of the class stands before the message.
+
+    Example:
+        >>> first_line(KeyError()), first_line(ValueError("It is full.\nTry again."), named=True)
+        ('KeyError', 'ValueError: It is full.')
+    """
+    kind = type(error).__name__
+    # sqlglot underlines with terminal codes.
+    lines = redact(re.sub(r"\x1b\[\d*m", "", str(error)).strip(), secrets).splitlines() or [""]
+    line = lines[0][:_LONGEST_LINE]
+    return f"{kind}: {line}" if named and line else line or kind
 
 
 def _short(text: str) -> str:

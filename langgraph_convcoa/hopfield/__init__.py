@@ -3,7 +3,7 @@
 from langgraph_convcoa.hopfield.attention import retrieve
 from langgraph_convcoa.hopfield.energy import converge, energy, similarity, update
 from langgraph_convcoa.hopfield.layers import SparseHopfield, SparseHopfieldLayer, SparseHopfieldPooling
-from langgraph_convcoa.hopfield.sparsity import entmax15, softmax, softmax_1, sparsemax, sparsemax_topk
+from langgraph_convcoa.hopfield.sparsity import entmax15, softmax, softmax_1, sparsemax
 
 __all__ = [
     "SparseHopfield",
@@ -17,6 +17,5 @@ __all__ = [
     "softmax",
     "softmax_1",
     "sparsemax",
-    "sparsemax_topk",
     "update",
 ]

@@ -45,9 +45,6 @@ def retrieve(
     Returns:
         The retrieved states and the weights of the last step; both are 0 for a query that may retrieve nothing.
 
-    Raises:
-        ValueError: An argument is not as above.
-
     Example:
         >>> import torch
         >>> found = retrieve(torch.tensor([[0.9, 0.1]]), torch.eye(2), beta=4.0)
@@ -71,19 +68,8 @@ def split(stored: Tensor, chunks: int, mask: Tensor | None = None) -> tuple[Tens
 
     `retrieve(query.unsqueeze(-3), parts, mask=mask)` makes k retrievals, each from one part alone.
 
-    Args:
-        stored: (..., n, d).
-        chunks: k, 1 or more, else ValueError.
-        mask: (..., m, n) or (..., 1, n), True where the query may retrieve the pattern. All pairs when None.
-
-    Returns:
-        Patterns (..., k, c, d) with c = ceil(n / k), and the mask (..., k, m, c).
-
-    Example:
-        >>> import torch
-        >>> parts, mask = split(torch.tensor([[1.0], [2.0], [3.0]]), 2)
-        >>> parts.squeeze(-1).tolist(), mask.squeeze(-2).tolist()
-        ([[1.0, 2.0], [3.0, 0.0]], [[True, True], [True, False]])
+    Patterns (..., n, d) become (..., k, c, d), with k = `chunks`, 1 or more, and c = ceil(n / k); a mask (..., m, n) or
+    (..., 1, n) becomes (..., k, m, c).
     """
     if chunks < 1:
         raise ValueError(f"chunks must be 1 or more, not {chunks}.")

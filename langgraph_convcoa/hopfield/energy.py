@@ -15,10 +15,6 @@ def conjugate(scores: Tensor) -> Tensor:
     """Psi*(z) = 1/2 sum over the support of (z_i^2 - tau^2) + 1/2, whose gradient is sparsemax(z).
 
     `scores` (..., n) -> (...).
-
-    Example:
-        >>> float(conjugate(torch.tensor([2.0, 0.0])))
-        2.0
     """
     weights = sparsemax(scores)
     # <p, z> - 1/2 |p|^2 + 1/2 is the same number, and does not subtract squares that are large and nearly equal.
@@ -84,11 +80,7 @@ def converge(step: Callable[[Tensor], Tensor], state: Tensor, *, max_steps: int 
 
     Each state stops alone, so its result does not depend on the rest of the batch. No retrieval step raises the `energy`.
 
-    Args:
-        step: The update, (..., d) -> (..., d).
-        state: The first states, (..., d).
-        max_steps: 0 or more, else ValueError.
-        eps: Euclidean length, 0 or more, else ValueError; at 0 a state stops only if the step does not change it.
+    `step` maps states (..., d) to states. `eps` is a Euclidean length; at 0 a state stops only if the step does not change it.
 
     Example:
         >>> patterns = torch.eye(2)

@@ -30,9 +30,7 @@ class Dynamics(TypedDict, total=False):
     learn_beta: whether each head learns its beta, as its logarithm. False.
     activation: "sparsemax", "entmax15", "softmax" or "softmax_1". "sparsemax".
     update_steps: how often to retrieve, 1 or more. 1.
-    eps: a query that a step moves by at most this much makes only its last step more. 1e-4.
-    batch_first: whether three-dimensional input is (batch, length, dim) or (length, batch, dim). True.
-    device, dtype: of the weights, as in torch.
+    eps: after a step of at most this length a query makes only its last step. 1e-4.
     """
 
     heads: int
@@ -41,9 +39,6 @@ class Dynamics(TypedDict, total=False):
     activation: Activation
     update_steps: int
     eps: float
-    batch_first: bool
-    device: torch.device | str | None
-    dtype: torch.dtype | None
 
 
 class HopfieldHeads(nn.Module):
@@ -60,22 +55,19 @@ class HopfieldHeads(nn.Module):
         activation: Activation = "sparsemax",
         update_steps: int = 1,
         eps: float = 1e-4,
-        batch_first: bool = True,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
         if heads < 1 or association_dim < 1 or association_dim % heads:
             raise ValueError(f"heads must divide association_dim; {heads} does not divide {association_dim}.")
         if update_steps < 1 or not eps >= 0:
             raise ValueError(f"update_steps must be 1 or more and eps 0 or more, not {update_steps} and {eps}.")
-        self.heads, self.update_steps, self.eps, self.batch_first = heads, update_steps, eps, batch_first
+        self.heads, self.update_steps, self.eps = heads, update_steps, eps
         self.activation = check_activation(activation)
         betas = _betas(1 / math.sqrt(association_dim // heads) if beta is None else beta, heads, learn_beta)
-        betas = betas.to(device=device or torch.get_default_device(), dtype=dtype or torch.get_default_dtype())
+        betas = betas.to(torch.get_default_device(), torch.get_default_dtype())
         self.log_beta = nn.Parameter(betas.log()) if learn_beta else None
         self.register_buffer("fixed_beta", None if learn_beta else betas)
-        self.value = nn.Linear(association_dim, output_dim, bias=False, device=device, dtype=dtype)
+        self.value = nn.Linear(association_dim, output_dim, bias=False)
 
     @property
     def beta(self) -> Tensor:
@@ -90,11 +82,8 @@ class HopfieldHeads(nn.Module):
     def _batched(self, given: Tensor, name: str, dim: int) -> Tensor:
         """Input as (batch, length, dim), with batch 1 where it has none."""
         if given.ndim not in (2, 3) or given.shape[-1] != dim:
-            order = "(batch, length, dim)" if self.batch_first else "(length, batch, dim)"
-            raise ValueError(f"{name} must be {order} or (length, dim) with dim {dim}, not {tuple(given.shape)}.")
-        if given.ndim == 2:
-            return given.unsqueeze(0)
-        return given if self.batch_first else given.transpose(0, 1)
+            raise ValueError(f"{name} must be (batch, length, dim) or (length, dim) with dim {dim}, not {tuple(given.shape)}.")
+        return given.unsqueeze(0) if given.ndim == 2 else given
 
     def _attend(
         self, query: Tensor, stored: Tensor, stored_mask: Tensor | None, pair_mask: Tensor | None, chunks: int | None
@@ -117,11 +106,9 @@ class HopfieldHeads(nn.Module):
         )
 
     def _output(self, found: Retrieved, batched: bool) -> Tensor:
-        """The heads side by side, through W_V: (batch, [k,] m, output), or as batch_first and the input ask."""
+        """The heads side by side, through W_V: (batch, [k,] m, output), without the batch if the input has none."""
         output: Tensor = self.value(found.state.movedim(1, -2).flatten(-2))
-        if not batched:
-            return output.squeeze(0)
-        return output if self.batch_first else output.movedim(0, -2)
+        return output if batched else output.squeeze(0)
 
 
 class SparseHopfield(HopfieldHeads):
@@ -147,17 +134,12 @@ class SparseHopfield(HopfieldHeads):
     ) -> None:
         association_dim = dim if association_dim is None else association_dim
         super().__init__(association_dim, dim, **dynamics)
-        self.query = _linear(dim, association_dim, dynamics)
-        self.key = _linear(dim if stored_dim is None else stored_dim, association_dim, dynamics)
+        self.query = nn.Linear(dim, association_dim, bias=False)
+        self.key = nn.Linear(dim if stored_dim is None else stored_dim, association_dim, bias=False)
 
     @torch.no_grad()
     def identity_(self) -> Self:
-        """Set W_Q, W_K and W_V to the identity: memory retrieval. Raises ValueError if the dimensions differ.
-
-        Example:
-            >>> SparseHopfield(2, beta=4.0).identity_()(torch.tensor([[0.9, 0.1]]), torch.eye(2)).tolist()
-            [[1.0, 0.0]]
-        """
+        """Set W_Q, W_K and W_V to the identity: memory retrieval. Raises ValueError if the dimensions differ."""
         for linear in (self.query, self.key, self.value):
             if linear.in_features != linear.out_features:
                 raise ValueError("Identity weights need dim, stored_dim and association_dim to be equal.")
@@ -176,7 +158,7 @@ class SparseHopfield(HopfieldHeads):
         """What each query retrieves.
 
         Args:
-            query: R, (batch, m, dim), or (m, dim) for all of the batch.
+            query: R, (batch, m, dim), or (m, dim) for all of the batch. A shape that does not fit raises ValueError.
             stored: Y, (batch, n, stored_dim), or (n, stored_dim) for all of the batch.
             stored_mask: (batch, n) or (n,), False for padding (the opposite of torch's key_padding_mask).
             pair_mask: (batch, m, n) or (m, n), True where the query may retrieve the pattern.
@@ -185,10 +167,7 @@ class SparseHopfield(HopfieldHeads):
 
         Returns:
             Z, (batch, m, dim), or (m, dim) if neither input has a batch; zeros for a query that may retrieve nothing. With
-            chunks (batch, k, m, dim). With batch_first False the batch is the second to last dimension.
-
-        Raises:
-            ValueError: A shape does not fit.
+            chunks (batch, k, m, dim).
         """
         found = self._attend(*self._project(query, stored), stored_mask, pair_mask, chunks)
         return self._output(found, batched=max(query.ndim, stored.ndim) == 3)
@@ -207,11 +186,7 @@ class SparseHopfield(HopfieldHeads):
 class SparseHopfieldPooling(HopfieldHeads):
     """Z = act(beta Q W_K^T Y^T) Y W_K W_V with learned prototypes Q: a set of any size becomes `prototypes` vectors.
 
-    Args:
-        dim: Of a stored pattern and of an output.
-        prototypes: How many to learn, 1 or more.
-        association_dim: Of the association space, all heads together; `dim` when None.
-        **dynamics: See `Dynamics`.
+    `dim` is that of a stored pattern and of an output; otherwise as SparseHopfield.
 
     Example:
         >>> SparseHopfieldPooling(8, prototypes=2)(torch.randn(4, 10, 8)).shape
@@ -223,8 +198,8 @@ class SparseHopfieldPooling(HopfieldHeads):
     ) -> None:
         association_dim = dim if association_dim is None else association_dim
         super().__init__(association_dim, dim, **dynamics)
-        self.prototypes = _learned(prototypes, association_dim, dynamics, "prototypes")
-        self.key = _linear(dim, association_dim, dynamics)
+        self.prototypes = _learned(prototypes, association_dim, "prototypes")
+        self.key = nn.Linear(dim, association_dim, bias=False)
 
     def forward(
         self,
@@ -243,11 +218,7 @@ class SparseHopfieldPooling(HopfieldHeads):
 class SparseHopfieldLayer(HopfieldHeads):
     """Z = act(beta R W_Q K^T) K W_V with learned stored patterns K: a memory that is part of the model.
 
-    Args:
-        dim: Of a query and of an output.
-        patterns: How many to learn, 1 or more.
-        association_dim: Of the association space, all heads together; `dim` when None.
-        **dynamics: See `Dynamics`.
+    `patterns` is their number; otherwise as SparseHopfield.
 
     Example:
         >>> SparseHopfieldLayer(8, patterns=16)(torch.randn(4, 3, 8)).shape
@@ -257,8 +228,8 @@ class SparseHopfieldLayer(HopfieldHeads):
     def __init__(self, dim: int, patterns: int, association_dim: int | None = None, **dynamics: Unpack[Dynamics]) -> None:
         association_dim = dim if association_dim is None else association_dim
         super().__init__(association_dim, dim, **dynamics)
-        self.query = _linear(dim, association_dim, dynamics)
-        self.patterns = _learned(patterns, association_dim, dynamics, "patterns")
+        self.query = nn.Linear(dim, association_dim, bias=False)
+        self.patterns = _learned(patterns, association_dim, "patterns")
 
     def forward(self, query: Tensor, *, pair_mask: Tensor | None = None, chunks: int | None = None) -> Tensor:
         """What each query retrieves from the learned patterns: Z, (batch, m, dim) from R, (batch, m, dim).
@@ -270,15 +241,10 @@ class SparseHopfieldLayer(HopfieldHeads):
         return self._output(found, batched=query.ndim == 3)
 
 
-def _linear(dim: int, association_dim: int, dynamics: Dynamics) -> nn.Linear:
-    return nn.Linear(dim, association_dim, bias=False, device=dynamics.get("device"), dtype=dynamics.get("dtype"))
-
-
-def _learned(count: int, dim: int, dynamics: Dynamics, name: str) -> nn.Parameter:
+def _learned(count: int, dim: int, name: str) -> nn.Parameter:
     if count < 1:
         raise ValueError(f"{name} must be 1 or more, not {count}.")
-    weights = torch.empty(count, dim, device=dynamics.get("device"), dtype=dynamics.get("dtype"))
-    return nn.Parameter(nn.init.xavier_uniform_(weights))
+    return nn.Parameter(nn.init.xavier_uniform_(torch.empty(count, dim)))
 
 
 def _betas(beta: float | Tensor, heads: int, learn: bool) -> Tensor:

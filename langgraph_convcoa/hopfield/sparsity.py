@@ -10,8 +10,6 @@ from torch import Tensor
 
 Activation = Literal["sparsemax", "entmax15", "softmax", "softmax_1"]
 
-SORTED_UP_TO = 64
-"""Up to about this row length, sorting all scores is as fast as finding the largest."""
 _NONE = -2.0
 """Stands in for -inf, so that sums stay finite: no score more than 1 below the largest, which is 0, has weight."""
 
@@ -50,8 +48,7 @@ def associate(
         case "softmax_1":
             return softmax_1(scores, beta=beta, mask=mask)
         case "sparsemax":
-            exact = sparsemax_topk if scores.shape[-1] > SORTED_UP_TO else sparsemax
-            return exact(scores, beta=beta, mask=mask)
+            return sparsemax(scores, beta=beta, mask=mask)
 
 
 def check_activation(name: str) -> Activation:
@@ -62,28 +59,15 @@ def check_activation(name: str) -> Activation:
     raise ValueError(f"Unknown activation {name!r}: use one of {', '.join(get_args(Activation))}.")
 
 
-def sparsemax(scores: Tensor, *, beta: float | Tensor = 1.0, mask: Tensor | None = None, dim: int = -1) -> Tensor:
+def sparsemax(scores: Tensor, *, beta: float | Tensor = 1.0, mask: Tensor | None = None) -> Tensor:
     """The Euclidean projection of `beta * scores` on the simplex (Martins & Astudillo 2016; Pan et al. 2024b, section 4).
 
-    Args:
-        scores: (..., n), floating point.
-        beta: Inverse temperature, 0 to infinity: a number, or a tensor that broadcasts to (..., 1). At 0 the weights are
-            uniform, at infinity uniform over the largest scores.
-        mask: Broadcasts to (..., n), True where an entry may have weight. All entries when None.
-        dim: The dimension whose weights add up to one, if not the last.
-
-    Returns:
-        Weights of the shape of `scores`; a row without an unmasked entry is all zero.
+    Arguments and weights as for `associate`. At beta = 0 the weights are uniform, at infinity uniform over the largest scores.
 
     Example:
         >>> sparsemax(torch.tensor([1.0, 0.5, -0.5])).tolist()
         [0.75, 0.25, 0.0]
-        >>> sparsemax(torch.tensor([1.0, 1.0, 0.5]), beta=float("inf")).tolist()
-        [0.5, 0.5, 0.0]
     """
-    if dim != -1:
-        mask = None if mask is None else mask.expand_as(scores).transpose(dim, -1)
-        return sparsemax(scores.transpose(dim, -1), beta=beta, mask=mask).transpose(dim, -1)
     z, allowed = scaled(scores, beta, mask)
     if z.shape[-1] == 0:
         return scores.clone()
@@ -94,46 +78,6 @@ def sparsemax(scores: Tensor, *, beta: float | Tensor = 1.0, mask: Tensor | None
     support = (1 + ranks * ordered > sums).sum(dim=-1, keepdim=True).clamp(min=1)
     threshold = (sums.gather(-1, support - 1) - 1) / support.to(z.dtype)
     return ((z - threshold).clamp(min=0) * allowed).to(scores.dtype)
-
-
-def sparsemax_topk(scores: Tensor, *, beta: float | Tensor = 1.0, mask: Tensor | None = None, k: int = 32) -> Tensor:
-    """Sparsemax over the last dimension, from partial sorts (Martins & Astudillo 2016; Peters et al. 2019).
-
-    Only a few of many scores get weight. The `k` largest settle a row unless all of them have weight; such rows are repeated
-    with twice as many, so the result is exact for every `k` (1 or more). Otherwise as `sparsemax`.
-
-    Example:
-        >>> sparsemax_topk(torch.tensor([1.0, 0.5, -0.5]), k=1).tolist()
-        [0.75, 0.25, 0.0]
-    """
-    if k < 1:
-        raise ValueError(f"k must be 1 or more, not {k}.")
-    z, allowed = scaled(scores, beta, mask)
-    if z.shape[-1] == 0:
-        return scores.clone()
-    z = z.clamp(min=_NONE)
-    support = (z.detach() >= _smallest_of_largest(z.detach(), k)) & allowed
-    # With the support known, threshold and gradient have a closed form.
-    size = support.sum(dim=-1, keepdim=True).clamp(min=1).to(z.dtype)
-    threshold = ((z * support).sum(dim=-1, keepdim=True) - 1) / size
-    return ((z - threshold).clamp(min=0) * support).to(scores.dtype)
-
-
-def _smallest_of_largest(z: Tensor, k: int) -> Tensor:
-    """The smallest score of each row that has weight: (..., n) -> (..., 1)."""
-    n = z.shape[-1]
-    rows = z.reshape(-1, n)
-    found = torch.empty(len(rows), 1, dtype=z.dtype, device=z.device)
-    todo = torch.arange(len(rows), device=z.device)
-    while len(todo):
-        k = min(k, n)
-        top = rows[todo].topk(k, dim=-1).values
-        ranks = torch.arange(1, k + 1, dtype=z.dtype, device=z.device)
-        size = (1 + ranks * top > top.cumsum(dim=-1)).sum(dim=-1, keepdim=True).clamp(min=1)
-        found[todo] = top.gather(-1, size - 1)
-        todo = todo[(size.squeeze(-1) == k) & (k < n)]
-        k *= 2
-    return found.reshape(*z.shape[:-1], 1)
 
 
 def entmax15(scores: Tensor, *, beta: float | Tensor = 1.0, mask: Tensor | None = None) -> Tensor:
@@ -191,8 +135,6 @@ def softmax_1(scores: Tensor, *, beta: float | Tensor = 1.0, mask: Tensor | None
     Example:
         >>> softmax_1(torch.tensor([0.0, 0.0, 0.0])).tolist()
         [0.25, 0.25, 0.25]
-        >>> softmax_1(torch.tensor([-1000.0, 1000.0])).tolist()
-        [0.0, 1.0]
     """
     nothing = torch.zeros_like(scores[..., :1]) if scores.shape[-1] else scores.new_zeros(*scores.shape[:-1], 1)
     if mask is not None:
@@ -205,12 +147,8 @@ def scaled(scores: Tensor, beta: float | Tensor = 1.0, mask: Tensor | None = Non
     """`beta * (scores - largest score)` over the last dimension, and which entries may have weight: the start of every map.
 
     The shift keeps the largest score exact for every beta. Half precision is scaled in float32. A score of -inf counts as
-    masked. In the result the largest is 0, a masked entry -inf, and a row without an unmasked entry all 0. Raises ValueError
-    if beta is negative or NaN, or the mask is an additive one. Arguments as for `sparsemax`.
-
-    Example:
-        >>> scaled(torch.tensor([3.0, 1.0, 7.0]), 2.0, torch.tensor([True, True, False]))[0].tolist()
-        [0.0, -4.0, -inf]
+    masked. In the result the largest is 0, a masked entry -inf, and a row without an unmasked entry all 0. Arguments and
+    errors as for `associate`.
     """
     if not bool((beta >= 0).all() if isinstance(beta, Tensor) else beta >= 0):
         raise ValueError(f"beta must be from 0 to infinity, not {beta.tolist() if isinstance(beta, Tensor) else beta}.")

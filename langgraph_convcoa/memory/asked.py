@@ -38,10 +38,6 @@ def read_conversation(question: str | None, messages: Sequence[AnyMessage], aban
 
     Raises:
         InputError: No question, an empty one, or one longer than `LONGEST_QUESTION`.
-
-    Example:
-        >>> read_conversation(None, [HumanMessage("Who?"), AIMessage("Hopfield."), HumanMessage("When?")]).history
-        [('Who?', 'Hopfield.')]
     """
     history: list[tuple[str, str]] = []
     removals: list[dict[str, str]] = []

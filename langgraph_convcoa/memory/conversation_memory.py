@@ -29,13 +29,6 @@ class ConversationMemory:
     It stores nothing that is not in the knowledge set. Its vectors are cached in the process and rebuilt after a restart; a
     turn adds one round, so its cost does not grow with the conversation. `encoder` encodes questions, or is a function that
     returns the encoder; without one, words are compared.
-
-    Example:
-        >>> memory, knowledge = ConversationMemory(), ContextualKnowledgeSet()
-        >>> for question, answer in [("Who wrote Faust?", "Goethe."), ("What is BM25?", "A function."), ("Thanks!", "")]:
-        ...     knowledge.add_round(question, question, [], answer)
-        >>> [found.triple.key for found in memory.relevant(knowledge, "When did Goethe write Faust?", k=1)]
-        [1]
     """
 
     def __init__(self, encoder: QueryEncoder | Callable[[], QueryEncoder | None] | None = None) -> None:

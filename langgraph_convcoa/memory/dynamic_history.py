@@ -6,13 +6,14 @@ rounds seven times. All rounds of the memory are compared with the question; the
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
 
 from langgraph_convcoa.memory.vectors import Vectors, unit
+from langgraph_convcoa.retrieval.hybrid.bm25 import idf
+from langgraph_convcoa.retrieval.query.conversation_state import turn_text
 from langgraph_convcoa.text.words import content_words
 
 CONTEXT = 0.5
@@ -21,8 +22,6 @@ WORD_CONTEXT = 0.7
 """Weight of a word of the previous triple; squared for the triple before it."""
 WORD_WEIGHT = 1.0
 """Weight of shared words beside the cosine. The three were chosen on half of the dialogs of pacific and mtrag."""
-ANSWER_CHARACTERS = 300
-"""Characters of a response that are compared."""
 _HALF_LIFE = 20.0
 """Rounds in which the recency halves."""
 
@@ -37,7 +36,7 @@ class Triple:
 
     @property
     def text(self) -> str:
-        return f"{self.query.strip()} {self.response.strip()[:ANSWER_CHARACTERS]}".strip()
+        return turn_text((self.query, self.response))
 
 
 @dataclass(frozen=True)
@@ -52,15 +51,6 @@ class DynamicHistory:
     """The triples of a conversation, ranked for a question.
 
     `capacity` is N of eq. 14, the number of triples kept; `alpha` weighs relevance against recency (eq. 13).
-
-    Example:
-        >>> from langgraph_convcoa.memory.vectors import word_vectors
-        >>> history = DynamicHistory()
-        >>> for key, (q, r) in enumerate([("Who wrote Faust?", "Goethe."), ("What is BM25?", "A ranking function.")], 1):
-        ...     triple = Triple(key, q, r)
-        ...     history.update(triple, word_vectors([triple.text])[0])
-        >>> history.retrieve("When did Goethe write it?", word_vectors(["Goethe write"])[0], k=1)[0].triple.key
-        1
     """
 
     def __init__(self, capacity: int = 200, alpha: float = 0.95) -> None:
@@ -107,7 +97,7 @@ class DynamicHistory:
             return np.zeros(0, dtype=np.float32)
         n = len(self.triples)
         wanted = dict.fromkeys(content_words(question))
-        rarity = {word: math.log(1 + (n - self._frequencies[word] + 0.5) / (self._frequencies[word] + 0.5)) for word in wanted}
+        rarity = {word: float(idf(n, self._frequencies[word])) for word in wanted}
         total = sum(rarity.values()) or 1.0
         shares = [sum(rarity[word] * held.get(word, 0.0) for word in wanted) / total for held in self._words]
         return np.asarray(self._patterns @ vector + WORD_WEIGHT * np.array(shares), dtype=np.float32)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Sequence
 from typing import Any, NotRequired
 
@@ -12,13 +11,13 @@ from typing_extensions import TypedDict
 
 from langgraph_convcoa.chain import ChainItem
 from langgraph_convcoa.errors import InputError
+from langgraph_convcoa.text.citations import without_marks
 
 ROOT = "Contextual knowledge set"
 EXTRA = "convcoa"
 _LAST_CHARACTERS = 1200
 _EARLIER_CHARACTERS = 400
 """The longest text of the last round in a view, and of an earlier one."""
-_MARK = re.compile(r"(?<!\s)\s*+\[\d++\]")
 
 
 class Citation(TypedDict):
@@ -138,13 +137,6 @@ class ContextualKnowledgeSet:
         Args:
             budget_tokens: The most tokens.
             rounds: Numbers of the rounds, the most important first; the last rounds that fit if None.
-
-        Example:
-            >>> knowledge = ContextualKnowledgeSet()
-            >>> knowledge.add_round("When?", "When was sparsemax published?", [], "In 2016 [1].")
-            >>> print(knowledge.view())
-            User: When?
-            Assistant: In 2016.
         """
         if not self.rounds:
             return ""
@@ -186,7 +178,7 @@ def _check(entry: Any) -> None:
 
 def _as_text(entry: Round, length: int) -> str:
     """Text of a round for a prompt; each part has at most `length` characters."""
-    answer = _MARK.sub("", entry["answer"]).strip()
+    answer = without_marks(entry["answer"]).strip()
     lines = [f"User: {_cut(entry['original_question'], length)}"]
     solved = zip(entry["sub_questions"].values(), entry["information_summaries"].values(), strict=False)
     if len(entry["sub_questions"]) > 1:

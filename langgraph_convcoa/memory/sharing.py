@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, cast
 from langgraph_convcoa.errors import InputError
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from langchain_core.runnables import RunnableConfig
     from langgraph.store.base import BaseStore, SearchItem
 
@@ -60,10 +62,6 @@ def namespace_of(user_id: str) -> tuple[str, ...]:
 
     It holds a digest of the user's name. Stores join labels with dots and search by prefix, so a plain "ann" would also
     find the rounds of "anna", and "a.b" could not be stored.
-
-    Example:
-        >>> len(namespace_of("ann")[-1]), namespace_of("ann") == namespace_of("anna")
-        (64, False)
     """
     if not user_id:
         raise InputError("shared knowledge needs a user: set user_id")
@@ -78,15 +76,17 @@ def share_round(store: BaseStore, user_id: str, thread: str, entry: Round) -> No
 
 def shared_rounds(store: BaseStore, user_id: str, *, but_of: str | None = None, limit: int = 200) -> list[Round]:
     """The newest `limit` rounds that the user's threads share, oldest first, without those of the thread `but_of`."""
-    found: list[SearchItem] = []
     kept: list[SearchItem] = []
+    times: list[datetime] = []
+    newest_first, read = True, 0
     own = _digest(but_of) if but_of is not None else None
-    while page := store.search(namespace_of(user_id), limit=_PAGE, offset=len(found)):
-        found += page
+    while page := store.search(namespace_of(user_id), limit=_PAGE, offset=read):
+        read += len(page)
         kept += [item for item in page if item.value.get("thread") != own and isinstance(item.value.get("round"), dict)]
-        times = [item.updated_at for item in found]
+        times = [*times[-1:], *(item.updated_at for item in page)]
         # Databases return the newest first; of other stores, all is read.
-        if len(kept) >= limit and times[0] > times[-1] and times == sorted(times, reverse=True):
+        newest_first = newest_first and times[0] > times[-1] and times == sorted(times, reverse=True)
+        if len(kept) >= limit and newest_first:
             break
     kept.sort(key=lambda item: (item.created_at, item.key))
     return [cast("Round", item.value["round"]) for item in kept[-limit:]]

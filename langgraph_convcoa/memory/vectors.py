@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 import zlib
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -11,8 +10,8 @@ from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
-from cachetools import LRUCache
 
+from langgraph_convcoa.retrieval.encoders.recent import RecentValues
 from langgraph_convcoa.text.words import content_words, words
 
 _log = logging.getLogger(__name__)
@@ -20,7 +19,6 @@ Vectors = npt.NDArray[np.float32]
 """One vector a row, float32, of length one."""
 
 WORD_DIMENSION = 1024
-_LONGEST_KEPT = 4_000
 
 
 class QueryEncoder(Protocol):
@@ -33,16 +31,11 @@ class TextVectors:
     """Vectors of texts; hashed content words if there is no encoder, or if it fails.
 
     `encoder` encodes questions, or is a function that returns the encoder; `capacity` is the number of vectors kept.
-
-    Example:
-        >>> TextVectors()(["Who wrote it?", "Who wrote it?"]).shape
-        (2, 1024)
     """
 
     def __init__(self, encoder: QueryEncoder | Callable[[], QueryEncoder | None] | None = None, capacity: int = 8192) -> None:
-        self._encoder = encoder
-        self._kept: LRUCache[str, Vectors] = LRUCache(capacity)
-        self._lock = threading.Lock()
+        self._encoder, self._capacity = encoder, capacity
+        self._kept = RecentValues[str, Vectors](capacity)
         self._failed = False
 
     @property
@@ -58,30 +51,18 @@ class TextVectors:
 
     def __call__(self, texts: Sequence[str]) -> Vectors:
         """(n, d), one row a text; new texts are encoded in one batch."""
-        with self._lock:
-            found = {text: self._kept[text] for text in texts if text in self._kept}
-        missing = list(dict.fromkeys(text for text in texts if text not in found))
-        if missing:
-            made, counted = self._made(missing)
-            if counted and not self.lexical:
-                # One measure for all texts: vectors of the encoder are discarded.
-                self._failed = True
-                with self._lock:
-                    self._kept.clear()
-                return self(texts)
-            found |= dict(zip(missing, made, strict=True))
-        with self._lock:
-            self._kept.update((text, found[text]) for text in dict.fromkeys(texts) if len(text) <= _LONGEST_KEPT)
-        return np.stack([found[text] for text in texts]) if len(texts) else np.zeros((0, 0), dtype=np.float32)
-
-    def _made(self, texts: Sequence[str]) -> tuple[Vectors, bool]:
         encoder = None if self._failed else self.encoder
-        if encoder is not None:
+        if encoder is None:
+            found = self._kept.of(texts, word_vectors)
+        else:
             try:
-                return unit(np.asarray(encoder.encode_queries(texts), dtype=np.float32)), False
+                found = self._kept.of(texts, lambda new: unit(np.asarray(encoder.encode_queries(new), dtype=np.float32)))
             except Exception as error:  # noqa: BLE001 - the turn goes on; the look-up itself reports a broken encoder
                 _log.warning("the encoder failed on the history (%s); its words are counted instead", type(error).__name__)
-        return word_vectors(texts), True
+                # One measure for all texts: vectors of the encoder are discarded.
+                self._failed, self._kept = True, RecentValues(self._capacity)
+                return self(texts)
+        return np.stack([found[text] for text in texts]) if len(texts) else np.zeros((0, 0), dtype=np.float32)
 
 
 def word_vectors(texts: Sequence[str]) -> Vectors:

@@ -10,13 +10,12 @@ from urllib.parse import urlsplit, urlunsplit
 from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables import RunnableConfig
 
-from langgraph_convcoa.errors import ModelError
-from langgraph_convcoa.errors.redaction import redact, secrets_of
+from langgraph_convcoa.errors import ModelError, first_line
+from langgraph_convcoa.errors.redaction import secrets_of
 from langgraph_convcoa.reasoning.wrapped import ChatModel, chat_models, falls_back, retries
 
 _TIMEOUT_SECONDS = 60.0
 _LOCAL = "huggingface"
-_LONGEST_MESSAGE = 200
 
 
 @overload
@@ -78,7 +77,7 @@ def load_chat_model(
         built: BaseChatModel = init_chat_model(name, **options)
         return built
     except ImportError as error:
-        raise ModelError(f"the model {name!r} needs a package that is not installed: {_first_line(error)}") from error
+        raise ModelError(f"the model {name!r} needs a package that is not installed: {first_line(error)}") from error
     except Exception as error:
         raise _load_error(name, error) from error
 
@@ -124,7 +123,7 @@ def _load_transformers(name: str, *, load_in_8bit: bool, adapter: str | Path | N
         raise
     except Exception as error:
         where = "the folder" if Path(name).exists() else "the hub (is the name right, and the network there?)"
-        raise ModelError(f"cannot load the local model {name!r} from {where}: {_first_line(error)}") from error
+        raise ModelError(f"cannot load the local model {name!r} from {where}: {first_line(error)}") from error
 
 
 def _adapted(model: Any, adapter: str | Path, *, merge: bool) -> Any:
@@ -148,7 +147,7 @@ def _load_error(name: str, error: Exception) -> ModelError:
         return ModelError(f"no key for the model {name!r}: set {provider}_API_KEY, or give --base-url for a local server")
     if isinstance(error, ValueError):
         return ModelError(f'unknown model {name!r}: write PROVIDER:NAME such as "openai:gpt-4.1-mini"')
-    return ModelError(f"cannot build the model {name!r}: {_first_line(error)}")
+    return ModelError(f"cannot build the model {name!r}: {first_line(error)}")
 
 
 class ModelCallError(ModelError):
@@ -184,9 +183,10 @@ def call_error(error: BaseException, model: ChatModel, config: RunnableConfig | 
     if isinstance(error, ModelError):
         return ModelCallError(str(error))
     asked = chat_models(model, config)
+    told = first_line(error, secrets_of(asked), named=True)
     if not asked:
         return ModelCallError(
-            f"the configurable model cannot be built ({_told(error, asked)}): name it in the run's config, such as "
+            f"the configurable model cannot be built ({told}): name it in the run's config, such as "
             '{"configurable": {"model": "openai:gpt-4.1-mini"}}, or give it a default'
         )
     where = described(asked[0])
@@ -209,29 +209,16 @@ def call_error(error: BaseException, model: ChatModel, config: RunnableConfig | 
     if status is not None and status < 400:
         return failed("does not answer like an OpenAI-compatible API: is the base URL right (often .../v1)?")
     if status is not None:
-        return failed(
-            f"rejected the request ({status}): it may be too long or use a setting it does not know; {_told(error, asked)}"
-        )
+        return failed(f"rejected the request ({status}): it may be too long or use a setting it does not know; {told}")
     if isinstance(error, TimeoutError) or "timeout" in kind.lower():
         return failed("did not answer in time: ask again, or raise the model's timeout", again=True)
     if isinstance(error, ConnectionError) or "connect" in kind.lower() or "protocol" in kind.lower():
         message = f"cannot reach {where}: is the server running and the base URL right?{others}"
         return ModelCallError(message, transient=not retried)
-    return failed(f"failed: {_told(error, asked)}")
-
-
-def _told(error: BaseException, asked: list[BaseChatModel]) -> str:
-    """The class of an error and its message, without secrets."""
-    lines = redact(str(error).strip(), secrets_of(asked)).splitlines()
-    return f"{type(error).__name__}: {lines[0][:_LONGEST_MESSAGE]}" if lines else type(error).__name__
+    return failed(f"failed: {told}")
 
 
 def status_code(error: BaseException) -> int | None:
     """The HTTP status of a provider's error, where it carries one."""
     code = getattr(error, "status_code", None) or getattr(getattr(error, "response", None), "status_code", None)
     return code if isinstance(code, int) else None
-
-
-def _first_line(error: BaseException) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0][:200] if lines else type(error).__name__

@@ -14,11 +14,10 @@ import numpy.typing as npt
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-from langgraph_convcoa.errors import RetrievalError
+from langgraph_convcoa.errors import RetrievalError, first_line
 from langgraph_convcoa.files import replacing
 
 _TYPES = {"U8": np.uint8, "I32": np.int32, "I64": np.int64, "F32": np.float32}
-_BLOCK = 1 << 24
 
 
 class ArrayFile:
@@ -47,7 +46,7 @@ class ArrayFile:
                 raise ValueError("its settings fail their checksum")
             self.arrays = mapped_tensors(path)
         except (SafetensorError, OSError, KeyError, ValueError) as error:
-            raise RetrievalError(f"{path} is damaged or cut off ({_line(error)}); build the index again.") from None
+            raise RetrievalError(f"{path} is damaged or cut off ({first_line(error)}); build the index again.") from None
         if self.arrays.keys() != self._sums.keys():
             raise RetrievalError(f"{path} is damaged: its checksums do not name its arrays; build the index again.")
 
@@ -57,7 +56,7 @@ class ArrayFile:
             if self._checked:
                 return
             for name, values in self.arrays.items():
-                if _checksum(values) != self._sums[name]:
+                if checksum(values) != self._sums[name]:
                     raise RetrievalError(f"{self.path} is damaged: {name} fails its checksum; build the index again.")
             self._checked = True
 
@@ -68,13 +67,13 @@ def write_arrays(
     """Write named arrays (uint8, int32, int64 or float32) and JSON values to a file."""
     kept = {name: np.ascontiguousarray(values) for name, values in arrays.items()}
     words = json.dumps(dict(settings or {}))
-    sums = {name: _checksum(values) for name, values in kept.items()} | {"": zlib.crc32(words.encode())}
+    sums = {name: checksum(values) for name, values in kept.items()} | {"": zlib.crc32(words.encode())}
     metadata = {"kind": kind, "version": str(version), "settings": words, "crc32": json.dumps(sums)}
     try:
         with replacing(path) as temporary:
             save_file(kept, temporary, metadata=metadata)
     except (OSError, SafetensorError) as error:
-        raise RetrievalError(f"{path} cannot be written: {_line(error)}.") from None
+        raise RetrievalError(f"{path} cannot be written: {first_line(error)}.") from None
 
 
 def mapped_tensors(path: Path) -> dict[str, npt.NDArray[Any]]:
@@ -93,13 +92,6 @@ def mapped_tensors(path: Path) -> dict[str, npt.NDArray[Any]]:
     return arrays
 
 
-def _checksum(values: npt.NDArray[Any]) -> int:
-    content = values.reshape(-1).view(np.uint8)
-    total = 0
-    for start in range(0, len(content), _BLOCK):
-        total = zlib.crc32(content[start : start + _BLOCK].data, total)
-    return total
-
-
-def _line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+def checksum(values: npt.NDArray[Any], before: int = 0) -> int:
+    """CRC-32 of the bytes of an array, after what `before` is the checksum of."""
+    return zlib.crc32(values.reshape(-1).view(np.uint8).data, before)

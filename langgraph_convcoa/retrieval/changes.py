@@ -10,7 +10,7 @@ from typing import NamedTuple
 from langchain_core.documents import Document
 
 from langgraph_convcoa.errors import InputError, RetrievalError
-from langgraph_convcoa.retrieval.documents.split import identify, split_documents
+from langgraph_convcoa.retrieval.documents.split import identify, rejoined, split_documents
 from langgraph_convcoa.retrieval.encoders.base import Encoder
 
 _BATCH_DOCUMENTS = 256
@@ -73,6 +73,13 @@ def content_digest(passages: Iterable[Document]) -> bytes:
         content = [passage.id, passage.page_content, json.dumps(metadata, sort_keys=True)]
         digest.update(json.dumps(content).encode())
     return digest.digest()
+
+
+def documents_of(ids: Iterable[str], passages: Iterable[Document]) -> list[Document]:
+    """Copies of the documents, or passages of longer ones, of these ids that are among passages in order."""
+    parts = {str(passage.id): passage for passage in passages}
+    whole = {entry.id: entry.passages for entry in entries_of(parts.values())}
+    return [rejoined(name, whole.get(name) or [parts[name]]) for name in ids if name in whole or name in parts]
 
 
 def select(

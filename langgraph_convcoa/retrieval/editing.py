@@ -46,8 +46,8 @@ class EditableRetriever(DocumentIndex):
         Args:
             documents: One without an id gets an id made of its title and text.
             ids: An id for each document, in place of its own.
-            cache: Keeps encoded patterns between runs: a `PatternCache` or its path.
-            progress: True for a bar on standard error, or a function called with (done, total).
+            cache: As for `HopfieldRetriever.from_documents`.
+            progress: As for `HopfieldRetriever.from_documents`.
 
         Raises:
             InputError: An id or metadata cannot be stored, or the corpus is a vector store.

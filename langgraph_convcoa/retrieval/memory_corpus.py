@@ -15,9 +15,17 @@ import numpy.typing as npt
 from langchain_core.documents import Document
 
 from langgraph_convcoa.errors import RetrievalError
-from langgraph_convcoa.retrieval.changes import Committed, check_deletable, content_digest, distinct, entries_of, select
+from langgraph_convcoa.retrieval.changes import (
+    Committed,
+    check_deletable,
+    content_digest,
+    distinct,
+    documents_of,
+    entries_of,
+    select,
+)
 from langgraph_convcoa.retrieval.corpus import Corpus, Listed, Numbers, Passage
-from langgraph_convcoa.retrieval.documents.split import Span, document_id, pattern_text, rejoined, split_documents, windows
+from langgraph_convcoa.retrieval.documents.split import Span, pattern_text, split_documents, windows
 from langgraph_convcoa.retrieval.encoders.base import Encoder
 from langgraph_convcoa.retrieval.encoders.cache import PatternCache, encode_texts
 from langgraph_convcoa.retrieval.filters import Filter, allowed_passages
@@ -29,7 +37,7 @@ from langgraph_convcoa.retrieval.scoring.patterns import Patterns, PatternType, 
 
 @dataclass(frozen=True, eq=False)
 class Memory:
-    """Passages and their patterns in memory: one state of a `MemoryCorpus`."""
+    """Passages and their patterns in memory: a `View`, one state of a `MemoryCorpus`."""
 
     passages: list[Document]  # n documents with ids.
     patterns: Patterns  # Of each passage y_0 of the whole, then its windows Y.
@@ -47,16 +55,13 @@ class Memory:
 
     @property
     def numbers(self) -> Numbers:
-        """The numbers of all passages."""
         return np.arange(len(self))
 
     @property
     def dimension(self) -> int:
-        """Length d of a pattern."""
         return self.patterns.d
 
     def patterns_for(self, sets: Numbers) -> Patterns:
-        """All patterns: in memory there is nothing to check."""
         return self.patterns
 
     def set_spans(self, index: int) -> list[Span]:
@@ -66,23 +71,20 @@ class Memory:
         return [(int(a), int(b)) for a, b in self.spans[start:stop]]
 
     def fetch(self, numbers: Sequence[int]) -> list[Passage]:
-        """The passages of these numbers, with their windows."""
         return [Passage(self.passages[number], self.set_spans(number)) for number in numbers]
 
     def listed(self) -> list[Listed]:
-        """The documents, in the order of their first passages."""
-        found: dict[str, Listed] = {}
-        for number, passage in enumerate(self.passages):
-            name = document_id(passage)
-            found.setdefault(name, Listed(name, passage.metadata, [])).numbers.append(number)
-        return [*found.values()]
+        found: list[Listed] = []
+        count = 0
+        for entry in entries_of(self.passages):
+            found.append(Listed(entry.id, entry.passages[0].metadata, [*range(count, count + len(entry.passages))]))
+            count += len(entry.passages)
+        return found
 
     def allowed(self, condition: Filter | None) -> npt.NDArray[np.bool_] | None:
-        """(n,), True for the passages that meet the condition; None without a condition."""
         return allowed_passages(self.passages, condition)
 
     def check_encoder(self, encoder: Encoder) -> None:
-        """Raise RetrievalError for an encoder of another dimension."""
         if len(self) and encoder.dimension != self.dimension:
             raise RetrievalError(
                 f"The encoder {encoder.name!r} gives vectors of length {encoder.dimension}, and the memory holds vectors "
@@ -115,10 +117,7 @@ def build_memory(
     progress: Progress = False,
     dtype: PatternType = "float32",
 ) -> Memory:
-    """Split documents into passages and encode them and their windows.
-
-    RetrievalError if no document has text, an id is used twice, or the encoder's vectors are unusable.
-    """
+    """Split documents into passages and encode them and their windows; RetrievalError if that fails."""
     return encoded_memory(split_documents(documents, encoder), encoder, dtype, cache, progress)
 
 
@@ -172,16 +171,7 @@ class MemoryCorpus(Corpus):
             return names
 
     def documents(self, ids: Iterable[str]) -> list[Document]:
-        with self._changing:
-            state, there = self._state, self._documents()
-        passages = {str(passage.id): passage for passage in state.passages}
-        found = []
-        for name in distinct(ids):
-            if name in there:
-                found.append(rejoined(name, [state.passages[number] for number in there[name]]))
-            elif name in passages:
-                found.append(passages[name].model_copy(deep=True))
-        return found
+        return documents_of(distinct(ids), self._state.passages)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A copy changes independently: its keys are valid under a source of its own.
@@ -192,12 +182,7 @@ class MemoryCorpus(Corpus):
 
     def _documents(self) -> dict[str, list[int]]:
         """The numbers of the passages of each document."""
-        groups: dict[str, list[int]] = {}
-        count = 0
-        for entry in entries_of(self._state.passages):
-            groups[entry.id] = list(range(count, count + len(entry.passages)))
-            count += len(entry.passages)
-        return groups
+        return {document.id: document.numbers for document in self._state.listed()}
 
     def _without(self, names: Iterable[str], there: dict[str, list[int]]) -> Memory:
         gone = [number for name in names for number in there[name]]

@@ -53,21 +53,18 @@ class HopfieldRetriever(EditableRetriever):
     state x is w <x, y_0> + sim(z, x), where z is what the windows return for x. The last 100 turns are a memory too: the
     state is normalise(x + lambda sparsemax(beta_h x H^T) H).
 
-    A call may override `k`, `history`, `filter`, `score_threshold` and `graph`, as in
-    `invoke(question, k=3, filter={"year": {"$gte": 2020}})`. With `neighbours=n` a part of a long document is returned with up
-    to n parts before and after it; `part` in its metadata is the place of what was found.
+    A call may override `k`, `history`, `filter`, `score_threshold` and `graph`. With `neighbours=n` a part of a long document
+    is returned with up to n parts before and after it; `part` in its metadata is the place of what was found.
 
-    A score is from -(w + 1) to w + 1 + `lexical_weight`, and up to `lexical_history` more for a follow-up. A returned document
-    has in its metadata `source`, `score`, `quote` (the best window) and `certified`: True if its ranking is proved to be
-    exact. A walk along the `graph` may prevent that; a vector store and an engine always do. Documents are compared without
-    these, so `MultiQueryRetriever` returns a passage once. A query is cut off at the encoder's length.
+    A returned document has in its metadata `source`, `score`, `quote` (the best window) and `certified`: True if its ranking
+    is proved to be exact. Documents are compared without these. A query is cut off at the encoder's length.
 
     Attributes:
         k: The most documents that are returned.
         beta: Inverse temperature of the association: 0 for the mean of the windows, infinity for the best window.
         passage_weight: w, the weight of the whole-passage pattern.
-        lexical_weight: Weight of BM25 of the question over its best score (hybrid search); 0 for no BM25.
-        lexical_history: Weight of BM25 of a follow-up's words with those of the earlier turns, over its best score.
+        lexical_weight: Weight of BM25 of the question over its best score; 0 for no BM25.
+        lexical_history: The same for a follow-up's words with those of the earlier turns.
         history_weight: lambda, the weight of earlier turns.
         history_beta: beta_h, inverse temperature of the association with earlier turns.
         score_threshold: The least score of a returned document.
@@ -76,8 +73,7 @@ class HopfieldRetriever(EditableRetriever):
         graph: True or `GraphSettings`: a walk along the evidence graph, from the best passages and the names in the question,
             ranks what it reaches. Scores stay those of the passages and need not descend; `graph_path` is the way to a raised
             passage. Vector stores, engines and indexes that were made without a graph have none.
-        corpus: A `MemoryCorpus`, an `Index` on disk, a `VectorStoreCorpus` or an `EngineCorpus`. `model_copy` shares it; a
-            deep copy or a pickle copies passages in memory.
+        corpus: Passages in memory, an index on disk, a vector store or an engine. `model_copy` shares it.
         encoder: The encoder of the queries and the corpus.
         model: The trained query side: "default" (in the package), "untrained", a folder that `convcoa train` made, or a
             `RetrieverModel`. None means "default" with the default encoder, else "untrained".
@@ -167,8 +163,7 @@ class HopfieldRetriever(EditableRetriever):
                 list makes an empty retriever.
             k: The most documents that are returned.
             encoder: An encoder, LangChain embeddings or a model name; all-MiniLM-L6-v2 when None.
-            path: A folder for an index on disk. Missing documents are added to an existing index, so a killed run can be run
-                again.
+            path: A folder for an index on disk. Missing documents are added to an existing index.
             dtype: The type of stored patterns: "float32" (also when None) or "int8".
             cache: Keeps encoded patterns between runs: a `PatternCache` or its path.
             progress: True for a bar on standard error, or a function called with (done, total).
@@ -177,15 +172,14 @@ class HopfieldRetriever(EditableRetriever):
         Raises:
             RetrievalError: None of the documents has text, an id is used twice, or the documents cannot be encoded or stored.
         """
-        # Bad settings are errors before minutes of encoding.
+        # The settings are checked before minutes of encoding.
         retriever = cls(corpus=MemoryCorpus(), encoder=encoder, k=k, **settings)
         documents, store = checked_documents(documents), as_cache(cache)
         if path is None:
             given, dtype = list(documents), dtype or "float32"
-            if not given:
-                retriever.corpus = MemoryCorpus(empty_memory(dtype))
-                return retriever
-            memory = build_memory(given, retriever.encoder, cache=store, progress=progress, dtype=dtype)
+            memory = empty_memory(dtype)
+            if given:
+                memory = build_memory(given, retriever.encoder, cache=store, progress=progress, dtype=dtype)
             retriever.corpus = corpus = MemoryCorpus(memory)
             if graph_settings(retriever.graph) is not None:
                 corpus.graph.links(memory)
@@ -234,14 +228,6 @@ class HopfieldRetriever(EditableRetriever):
             search_kwargs: Arguments of every search of the store, such as `filter` in the store's own form.
             cache: Keeps encoded windows between runs: a `PatternCache` or its path.
             **settings: The class's other attributes.
-
-        Example:
-            >>> from langchain_core.embeddings import DeterministicFakeEmbedding
-            >>> from langchain_core.vectorstores import InMemoryVectorStore
-            >>> store = InMemoryVectorStore.from_texts(["Ada wrote it.", "BM25 counts."], DeterministicFakeEmbedding(size=16))
-            >>> retriever = HopfieldRetriever.from_vectorstore(store, k=1)
-            >>> [document.page_content for document in retriever.invoke("Ada wrote it.")]
-            ['Ada wrote it.']
         """
         corpus = VectorStoreCorpus(store, encoder, candidates=candidates, search_kwargs=search_kwargs, cache=as_cache(cache))
         return cls(corpus=corpus, encoder=corpus.encoder, **settings)
@@ -363,13 +349,6 @@ class HopfieldRetriever(EditableRetriever):
         """The retriever on `{"input": str, "chat_history": messages}`, in place of `create_history_aware_retriever`.
 
         It needs no model call. `chat_history` may be absent, and may end with the input; a string is an input without it.
-
-        Example:
-            >>> from langchain_core.embeddings import DeterministicFakeEmbedding
-            >>> retriever = HopfieldRetriever.from_texts(["Ada wrote it."], encoder=DeterministicFakeEmbedding(size=16))
-            >>> documents = retriever.history_aware().invoke({"input": "who wrote it?", "chat_history": []})
-            >>> documents[0].page_content
-            'Ada wrote it.'
         """
 
         def conversation(inputs: Mapping[str, Any] | str) -> tuple[str, History]:

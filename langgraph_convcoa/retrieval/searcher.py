@@ -35,11 +35,6 @@ class FoundMetadata(dict[str, Any]):
     """Metadata of a found passage, compared without `score` and the other entries that depend on the question.
 
     LangChain compares documents by `==` when it unites results of several questions. Copies and pickles are plain dicts.
-
-    Example:
-        >>> one, other = FoundMetadata(source="a", score=0.5), FoundMetadata(source="a", score=0.7)
-        >>> one == other, one == {"source": "b", "score": 0.5}
-        (True, False)
     """
 
     def __eq__(self, other: object) -> bool:
@@ -69,39 +64,27 @@ def find(corpus: Corpus, view: View, query: Query, *, paths: bool = False) -> li
     first = query if graph is None else replace(query, k=max(query.k, FIRST))
     # Once: a filter may read all metadata.
     allowed = view.allowed(query.filter)
-    rankings = _search(view.patterns, first, extra, allowed)
-    walks: list[_Along | None] = [None for _ in rankings]
-    if graph is not None:
-        for row, ranking in enumerate(rankings):
+    found: list[list[Hit]] = []
+    for row, ranking in enumerate(_search(view.patterns, first, extra, allowed)):
+        along = None
+        if graph is not None:
             part = None if extra is None else extra[row : row + 1]
-            rankings[row], walks[row] = _walked(view, query.one(row), ranking, *graph, part, allowed)
+            ranking, along = _walked(view, query.one(row), ranking, *graph, part, allowed)
+        found.append(_hits(view, query, ranking, ranking.certified and corpus.complete, along if paths else None))
+    return found
+
+
+def _hits(view: View, query: Query, ranking: Ranking, certified: bool, along: _Along | None) -> list[Hit]:
+    """The passages of a ranking that reach the threshold, with their ways along a walk."""
     least = -np.inf if query.score_threshold is None else query.score_threshold
-    kept = [
-        {number: score for number, score in zip(r.indices.tolist(), r.scores.tolist(), strict=True) if score >= least}
-        for r in rankings
-    ]
-    trails = [
-        {number: along.trail(number) for number in found} if paths and along is not None else {}
-        for along, found in zip(walks, kept, strict=True)
-    ]
-    wanted = {number for found in kept for number in found}
-    for along, ways in zip(walks, trails, strict=True):
-        wanted.update(number for way in ways.values() if along is not None for number in along.passages(way).values())
-    numbers = sorted(wanted)
+    ranked = zip(ranking.indices.tolist(), ranking.scores.tolist(), strict=True)
+    kept = {number: score for number, score in ranked if score >= least}
+    trails = {} if along is None else {number: along.trail(number) for number in kept}
+    on_the_way = () if along is None else (n for trail in trails.values() for n in along.passages(trail).values())
+    numbers = sorted({*kept, *on_the_way})
     passages = dict(zip(numbers, view.fetch(numbers), strict=True))
-    return [
-        [
-            Hit(
-                number,
-                score,
-                passages[number],
-                ranking.certified and corpus.complete,
-                along.told(ways[number], passages) if along is not None and ways.get(number) else (),
-            )
-            for number, score in found.items()
-        ]
-        for ranking, found, along, ways in zip(rankings, kept, walks, trails, strict=True)
-    ]
+    ways = {} if along is None else {number: along.told(trail, passages) for number, trail in trails.items() if trail}
+    return [Hit(number, score, passages[number], certified, ways.get(number, ())) for number, score in kept.items()]
 
 
 def _lexical(corpus: Corpus, view: View, query: Query) -> Vectors | None:
@@ -143,7 +126,7 @@ def _walked(
     extra: Vectors | None,
     allowed: npt.NDArray[np.bool_] | None,
 ) -> tuple[Ranking, _Along]:
-    """The passages that a walk reached by their mass, then the others; with the scores of the search."""
+    """The passages that a walk reached, by their mass, then the others. The scores are those of the search."""
     assert query.graph is not None
     walked = walk(links, query.questions[0], np.searchsorted(numbers, ranking.indices), ranking.scores, query.graph)
     mass = walked.passages if allowed is None else np.where(allowed[numbers], walked.passages, 0)

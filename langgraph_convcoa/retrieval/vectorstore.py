@@ -11,7 +11,7 @@ from langchain_core.embeddings import Embeddings
 from langchain_core.runnables.config import run_in_executor
 from langchain_core.vectorstores import VectorStore
 
-from langgraph_convcoa.errors import InputError, RetrievalError
+from langgraph_convcoa.errors import InputError, RetrievalError, first_line
 from langgraph_convcoa.retrieval.corpus import Corpus, Query
 from langgraph_convcoa.retrieval.encoders.base import Encoder
 from langgraph_convcoa.retrieval.encoders.cache import PatternCache
@@ -58,8 +58,8 @@ class VectorStoreCorpus(Corpus):
         same = encoder is None or encoder is embeddings or getattr(encoder, "embeddings", None) is embeddings
         self._shared = self._own is not None and same
         self.encoder: Encoder = RecentEncoder(self._own if self._own and same else as_encoder(encoder), _KEPT)
-        self._states = None if self._own is None else StateEncoder(self._own)
-        self._by_vector = self._own is not None
+        searches = type(store).similarity_search_by_vector is not VectorStore.similarity_search_by_vector
+        self._states = StateEncoder(self._own) if self._own is not None and searches else None
 
     def __len__(self) -> int:
         raise InputError("A vector store does not say how many documents it has; ask the store itself.")
@@ -74,9 +74,7 @@ class VectorStoreCorpus(Corpus):
         try:
             found = getattr(self.store, method)(query, **self._arguments(asked))
         except Exception as error:
-            if not self._refused(method, error):
-                raise self._failure(error) from error
-            return self.view(asked)
+            raise self._failure(error) from error
         return self._encoded(found)
 
     async def aview(self, asked: Query) -> Memory:
@@ -85,9 +83,7 @@ class VectorStoreCorpus(Corpus):
         try:
             found = await getattr(self.store, f"a{method}")(query, **self._arguments(asked))
         except Exception as error:
-            if not self._refused(method, error):
-                raise self._failure(error) from error
-            return await self.aview(asked)
+            raise self._failure(error) from error
         return await run_in_executor(None, self._encoded, found)
 
     def ingest(self, *_arguments: Any, **_settings: Any) -> NoReturn:
@@ -100,7 +96,7 @@ class VectorStoreCorpus(Corpus):
 
     def _request(self, asked: Query) -> tuple[str, list[float] | str]:
         """The store's method and its argument: the query state in the store's space, or text."""
-        if not self._by_vector or self._own is None or self._states is None:
+        if self._own is None or self._states is None:
             return _BY_TEXT, " ".join([*(question for question, _ in asked.turns[0][-1:] if question), asked.questions[0]])
         state = asked.states[0]
         if not self._shared:
@@ -111,16 +107,8 @@ class VectorStoreCorpus(Corpus):
     def _arguments(self, asked: Query) -> dict[str, Any]:
         return {**self.search_kwargs, "k": max(asked.k, self.candidates)}
 
-    def _refused(self, method: str, error: Exception) -> bool:
-        """True if the store cannot be searched by vector; from then on it is searched by text."""
-        if method == _BY_VECTOR and isinstance(error, NotImplementedError):
-            self._by_vector = False
-            return True
-        return False
-
     def _failure(self, error: Exception) -> RetrievalError:
-        reason = (str(error).strip().splitlines() or [""])[0][:200]
-        return RetrievalError(f"The vector store {type(self.store).__name__} failed: {type(error).__name__}: {reason}.")
+        return RetrievalError(f"The vector store {type(self.store).__name__} failed: {first_line(error, named=True)}.")
 
     def _encoded(self, found: Iterable[Document]) -> Memory:
         documents: dict[str, Document] = {}

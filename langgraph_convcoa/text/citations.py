@@ -153,7 +153,7 @@ def kept_marks(text: str, numbers: Collection[int], most: int) -> str:
         position = match.end()
     shown = ""
     for n, (before, space, here) in enumerate(places):
-        # What the next mark stands behind begins after the one before this, where both are the same.
+        # The next place shows the same numbers.
         again = n + 1 < len(places) and places[n + 1][2] == here
         shown += before + (space + "".join(f"[{number}]" for number in here) if here and not again else "")
     return shown + text[position:]

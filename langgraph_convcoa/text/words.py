@@ -17,7 +17,8 @@ from sentencex import get_sentence_boundaries
 
 from langgraph_convcoa.text.questions import NUMBER_WORDS
 
-_CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+"""Chinese and Japanese characters, for a class of a pattern."""
 # Scripts that are written without spaces and with vowel signs that `\w` does not hold: Thai, Lao, Myanmar, Khmer.
 _UNSPACED = "\u0e01-\u0e4e\u0e81-\u0ece\u1000-\u103f\u1780-\u17d3"
 _UNSPACED_SIGN = "\u0e31\u0e34-\u0e3a\u0e47-\u0e4e\u0eb1\u0eb4-\u0ebc\u0ec8-\u0ece\u102b-\u103e\u17b4-\u17d3"
@@ -27,12 +28,12 @@ _SIGN = (
     "\u06ea-\u06ed\u0900-\u0903\u093a-\u0963\u0980-\u09e3\u0a00-\u0a65\u0a70-\u0ae3\u0b00-\u0b65\u0b80-\u0be5\u0c00-\u0c65\u0c80-\u0ce5"
     "\u0d00-\u0d65\u0d80-\u0de5\u0df2\u0df3"
 )
-_PLAIN = rf"[^\W_{_CJK}{_UNSPACED}]"
+_PLAIN = rf"[^\W_{CJK}{_UNSPACED}]"
 _LETTERS = rf"{_PLAIN}+(?:[{_SIGN}]+{_PLAIN}*)*"
 # A CJK character is a word of its own, and so is a Thai letter with its signs; elsewhere a word may hold inner
 # apostrophes, a number its separators.
 _WORD = re.compile(
-    rf"[{_CJK}]|\d+(?:[.,:/]\d+)*(?:[^\W\d_{_CJK}{_UNSPACED}]+)?|{_LETTERS}(?:['’]{_LETTERS})*|[{_UNSPACED}][{_UNSPACED_SIGN}]*"
+    rf"[{CJK}]|\d+(?:[.,:/]\d+)*(?:[^\W\d_{CJK}{_UNSPACED}]+)?|{_LETTERS}(?:['’]{_LETTERS})*|[{_UNSPACED}][{_UNSPACED_SIGN}]*"
 )
 _THOUSANDS = re.compile(r"\d{1,3}(?:,\d{3})+(?![\d,])")
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from langgraph_convcoa.errors import ConvCoAError, InputError, RetrievalError
+from langgraph_convcoa.errors import ConvCoAError, InputError, RetrievalError, first_line
 from langgraph_convcoa.files import replacing
 
 _SETTINGS = "training.json"
@@ -88,5 +88,5 @@ def writable(folder: str | Path) -> Iterator[None]:
     except ConvCoAError:
         raise
     except Exception as error:
-        reason = getattr(error, "strerror", None) or (str(error).splitlines() or [type(error).__name__])[0]
+        reason = getattr(error, "strerror", None) or first_line(error)
         raise RetrievalError(f"{folder} cannot be written ({reason}): free space or name another folder.") from error

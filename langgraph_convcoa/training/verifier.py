@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.utils.data import IterableDataset
 
 from langgraph_convcoa.datasets.labelled_claims import LabelledClaim
-from langgraph_convcoa.errors import InputError, RetrievalError
+from langgraph_convcoa.errors import InputError, RetrievalError, first_line
 from langgraph_convcoa.retrieval.encoders.base import DEFAULT_ENCODER
 from langgraph_convcoa.retrieval.encoders.loading import location_of, quiet
 from langgraph_convcoa.retrieval.query.query_encoder import Differences
@@ -89,8 +89,7 @@ class VerifierNetwork(nn.Module):
                 self.bert = AutoModel.from_pretrained(base if place is None else str(place), add_pooling_layer=False)
         # The hub, the file formats and torch raise errors of many types; all mean that there is no model.
         except Exception as error:
-            reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
-            raise RetrievalError(f"The base model {base!r} cannot be loaded ({reason}); name another.") from error
+            raise RetrievalError(f"The base model {base!r} cannot be loaded ({first_line(error)}); name another.") from error
         self.head = nn.Linear(2 * self.bert.config.hidden_size, 1)
         nn.init.normal_(self.head.weight, std=0.02)
         nn.init.zeros_(self.head.bias)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from langgraph_convcoa.errors import RetrievalError
+from langgraph_convcoa.errors import RetrievalError, first_line
 from langgraph_convcoa.text.words import content_items
 
 if TYPE_CHECKING:
@@ -122,9 +122,10 @@ class CrossEncoderVerifier:
                 model = CrossEncoder(self.name, device=self.device)
             # The hub, the file formats and torch raise errors of many types; all mean that there is no model.
             except Exception as error:
-                reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
-                remedy = 'name another CrossEncoder or its folder, or use verifier="lexical"'
-                raise RetrievalError(f"The verifier {self.name!r} cannot be loaded ({reason}): {remedy}.") from error
+                raise RetrievalError(
+                    f"The verifier {self.name!r} cannot be loaded ({first_line(error)}): name another CrossEncoder or its "
+                    'folder, or use verifier="lexical".'
+                ) from error
             labels = {int(place): str(label) for place, label in (model.config.id2label or {}).items()}
             count = int(model.num_labels)
             self._label = next((place for place, label in labels.items() if label.lower().startswith(_PREFIX)), None)

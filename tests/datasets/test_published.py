@@ -80,9 +80,10 @@ def test_topiocqa_carries_its_gold_passages(tmp_path):
         turn(2, "When?", FIRST, Answer="In 1815.", Topic="Ada Lovelace", Gold_passage=gold),
         turn(3, "What else?", FIRST, Answer="UNANSWERABLE", Topic="Ada Lovelace", Gold_passage={}),
     ]
+    rows[0]["Additional_answers"] = [{"Answer": "1815", "Topic": "x"}, {"Answer": ""}]
     dataset = load_dataset(write_rows(tmp_path / "topiocqa_dev.json", rows))
     assert dataset.name == "topiocqa_dev"
-    assert dataset.queries[0].gold == ("wiki:12",)
+    assert (dataset.queries[0].gold, dataset.queries[0].references) == (("wiki:12",), ("In 1815.", "1815"))
     assert dataset.queries[0].history == (tuple(FIRST),)
     assert [query.extra.get("answerable") for query in dataset.queries] == [None, False]
     assert dataset.corpus[0].metadata["title"] == "Ada Lovelace, Life"
@@ -93,7 +94,7 @@ def test_topiocqa_of_the_retriever_with_its_collection(tmp_path):
         "conv_id": 3,
         "turn_id": 2,
         "question": "Who was Ada? [SEP] A mathematician. [SEP] When was she born?",
-        "answers": ["1815"],
+        "answers": ["1815", "in 1815"],
         "positive_ctxs": [{"passage_id": "9", "title": "Ada [SEP] Life", "text": "Born in\t1815."}],
     }
     write_rows(tmp_path / "t" / "dev.json", [row])
@@ -103,7 +104,7 @@ def test_topiocqa_of_the_retriever_with_its_collection(tmp_path):
     dataset = load_dataset(tmp_path / "t")
     (query,) = dataset.queries
     assert (query.question, query.history, query.answer) == ("When was she born?", (tuple(FIRST),), "1815")
-    assert (query.gold, query.conversation) == (("9",), "dev-3")
+    assert (query.gold, query.conversation, query.references) == (("9",), "dev-3", ("1815", "in 1815"))
     assert {passage.id: passage.page_content for passage in dataset.corpus} == {
         "9": "Born in\t1815.",
         "8": 'A "quoted"\nline.',
@@ -115,16 +116,18 @@ def quac(questions, **more):
     return {"data": [{"title": "Ada", "section_title": "Life", "background": "", "paragraphs": [paragraph]}]}
 
 
-def asked(number, text, answer):
-    answers = [{"text": answer, "answer_start": 0}]
+def asked(number, text, *answers):
+    answers = [{"text": answer, "answer_start": 0} for answer in answers]
     return {"id": f"C_1_q#{number}", "question": text, "answers": answers, "followup": "y", "yesno": "x"}
 
 
 def test_quac(tmp_path):
-    questions = [asked(0, "When?", "born in 1815"), asked(1, "Where?", "CANNOTANSWER"), asked(2, "Who?", "Ada")]
-    questions[2]["orig_answer"] = {"text": "Ada was", "answer_start": 0}
+    questions = [asked(0, "When?", "born in 1815", "1815", "CANNOTANSWER"), asked(1, "Where?", "CANNOTANSWER", "London")]
+    questions.append(asked(2, "Who?", "Ada") | {"orig_answer": {"text": "Ada was", "answer_start": 0}})
     dataset = load_dataset(write_rows(tmp_path / "val_v0.2.json", quac(questions)))
     assert [query.gold for query in dataset.queries] == [("C_1",), (), ("C_1",)]
+    assert [query.references for query in dataset.queries[:2]] == [("born in 1815", "1815"), ()]
+    assert [query.extra.get("answerable") for query in dataset.queries] == [None, False, None]
     assert dataset.queries[2].history == (("When?", "born in 1815"), ("Where?", ""))
     assert (dataset.queries[2].answer, dataset.queries[2].split) == ("Ada was", "dev")
     (passage,) = dataset.corpus
@@ -141,6 +144,7 @@ def test_coqa(tmp_path):
             {"input_text": "Ada", "span_text": "Ada", "span_start": 0, "span_end": 3, "turn_id": 1},
             {"input_text": "unknown", "span_text": "unknown", "span_start": -1, "span_end": -1, "turn_id": 2},
         ],
+        "additional_answers": {"0": [{"input_text": "her", "turn_id": 1}], "1": [{"input_text": "Ada", "turn_id": 1}]},
     }
     for name in ("coqa-train-v1.0.json", "coqa-dev-v1.0.json"):
         identity = story["id"] + name[5]
@@ -150,6 +154,9 @@ def test_coqa(tmp_path):
         ("3zott-1", ("3zott",), ()),
         ("3zott-2", (), (("Who was born?", "Ada"),)),
     ]
+    assert [query.references for query in dataset.queries] == [("Ada", "her", "Ada"), ("unknown",)]
+    with pytest.raises(InputError, match=r"bad\.json, item 1: `1` must be a list of objects"):
+        load_dataset(write_rows(tmp_path / "bad.json", {"data": [story | {"additional_answers": {"1": "x"}}]}))
     assert len(load_training_data([tmp_path / "coqa"], part="dev").examples) == 1
     story["answers"].pop()
     with pytest.raises(InputError, match=r"bad\.json, item 1: 2 questions and 1 answers"):
@@ -166,13 +173,14 @@ def test_mtrag_generation_tasks(tmp_path):
         "task_id": "2c<::>2",
         "Collection": "mt-rag-clapnq",
         "input": [speaker("user", "Who was Ada?"), speaker("agent", "A mathematician."), speaker("user", "When?")],
-        "targets": [speaker("agent", "In 1815.")],
+        "targets": [speaker("agent", "In 1815."), speaker("agent", "1815")],
         "contexts": [{"document_id": "8-0-4", "source": "", "text": "Born in 1815.", "title": "Ada"}],
     }
     other = task | {"task_id": "2c<::>1", "input": task["input"][:1], "contexts": []}
     dataset = load_dataset(write_rows(tmp_path / "reference.jsonl", [task, other]))
     first, second = dataset.queries
-    assert (first.history, first.gold, first.answer) == ((tuple(FIRST),), ("8-0-4",), "In 1815.")
+    assert (first.history, first.gold) == ((tuple(FIRST),), ("8-0-4",))
+    assert (first.answer, first.references) == ("In 1815.", ("In 1815.", "1815"))
     assert (first.conversation, second.history, second.extra["answerable"]) == ("2c", (), False)
     with pytest.raises(InputError, match=r"line 2: `input` must end with the user"):
         load_dataset(write_rows(tmp_path / "bad.jsonl", [task, task | {"input": task["input"][:2]}]))

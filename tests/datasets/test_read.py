@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from langgraph_convcoa.datasets.passages import load_distractors
+from langgraph_convcoa.datasets.queries import Query
 from langgraph_convcoa.datasets.read import load_dataset
 from langgraph_convcoa.datasets.rows import table_rows
 from langgraph_convcoa.errors import InputError
@@ -143,3 +144,25 @@ def test_a_long_field_of_a_tsv_is_read_and_the_limit_of_csv_stays(tmp_path: Path
     assert row.where.endswith("line 2")
     assert len(row["text"]) == 200_000
     assert csv.field_size_limit() == usual
+
+
+def test_one_answer_is_the_only_reference():
+    assert Query("1", "?", answer="x").references == ("x",)
+    assert Query("1", "?", answer=" ").references == Query("1", "?").references == ()
+    assert Query("1", "?", answer="x", references=("x", "y")).references == ("x", "y")
+
+
+def test_several_right_answers(tmp_path):
+    rows = [
+        {"id": "1", "question": "Who?", "answers": ["Ada", "Ada Lovelace"]},
+        {"id": "2", "question": "Who?", "answer": "Lovelace", "answers": ["Ada", "Lovelace"]},
+        {"id": "3", "question": "Who?", "answers": []},
+        {"id": "4", "question": "Who?", "answer": "Ada"},
+    ]
+    first, second, third, fourth = load_dataset(write(tmp_path, rows)).queries
+    assert (first.answer, first.references) == ("Ada", ("Ada", "Ada Lovelace"))
+    assert (second.answer, second.references) == ("Lovelace", ("Lovelace", "Ada"))
+    assert (third.answer, third.references, fourth.references) == ("", (), ("Ada",))
+    assert first.extra == {}
+    with pytest.raises(InputError, match=r"queries\.jsonl, line 1: `answers` must be a string or a list of strings"):
+        load_dataset(write(tmp_path, [{"id": "1", "question": "Who?", "answers": [3]}]))

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from langgraph_convcoa.hopfield.sparsity import SORTED_UP_TO, associate, check_activation
+from langgraph_convcoa.hopfield.sparsity import associate, check_activation, entmax15, softmax_1
 from tests.hopfield import plain_loops
 
 NAMES = ["sparsemax", "entmax15", "softmax", "softmax_1"]
@@ -132,13 +132,6 @@ def test_no_scores_and_very_large_scores(name):
     assert associate(torch.tensor([1e30, -1e30, 0.0]), activation=name, beta=1e6).tolist() == [1.0, 0.0, 0.0]
 
 
-def test_rows_long_enough_for_the_partial_sort_get_the_same_weights():
-    scores = torch.randn(3, SORTED_UP_TO + 1, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
-    for beta in (0.01, 1.0, 30.0):
-        rows = [plain_loops.weights(row, "sparsemax", beta) for row in scores.tolist()]
-        torch.testing.assert_close(associate(scores, beta=beta), torch.tensor(rows, dtype=torch.float64), atol=1e-9, rtol=0)
-
-
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("beta", [-1.0, math.nan, torch.tensor([1.0, -1.0]).view(-1, 1)])
 def test_bad_beta(name, beta):
@@ -151,3 +144,62 @@ def test_an_unknown_name_and_an_additive_mask_are_refused():
         check_activation("sparse")
     with pytest.raises(ValueError, match="must be boolean"):
         associate(torch.zeros(2), mask=torch.tensor([0.0, -math.inf]))
+
+
+def test_softmax_1_neither_overflows_nor_divides_by_zero():
+    weights = softmax_1(torch.tensor([[1e4, 1e4, -1e4], [-1e4, -1e4, -1e4], [88.0, 89.0, 0.0]]))
+    assert weights[0].tolist() == [0.5, 0.5, 0.0]
+    assert weights[1].tolist() == [0.0, 0.0, 0.0]
+    assert torch.isfinite(weights).all()
+
+
+def test_softmax_1_at_an_infinite_beta():
+    scores = torch.tensor([[2.0, 2.0, 1.0], [0.0, 0.0, -1.0], [-1.0, -2.0, -3.0]])
+    third = 1 / 3
+    expected = torch.tensor([[0.5, 0.5, 0.0], [third, third, 0.0], [0.0, 0.0, 0.0]])
+    torch.testing.assert_close(softmax_1(scores, beta=math.inf), expected)
+
+
+def test_attention_with_softmax_1_is_torch_attention_with_a_zero_key_and_value():
+    generator = torch.Generator().manual_seed(0)
+    query, key, value = (torch.randn(2, 3, n, 8, dtype=torch.float64, generator=generator) for n in (4, 6, 6))
+    mask = torch.rand(2, 1, 4, 6, generator=generator) < 0.6
+    own = softmax_1(query @ key.transpose(-1, -2), beta=8**-0.5, mask=mask) @ value
+    padded = (torch.nn.functional.pad(x, (0, 0, 0, 1)) for x in (key, value))
+    theirs = torch.nn.functional.scaled_dot_product_attention(
+        query, *padded, attn_mask=torch.nn.functional.pad(mask, (0, 1), value=True)
+    )
+    torch.testing.assert_close(own, theirs)
+
+
+ROW = st.integers(1, 12).flatmap(lambda n: arrays("float64", n, elements=st.floats(-5, 5, width=32))).map(torch.from_numpy)
+
+
+@given(ROW, BETA)
+def test_meets_the_condition_for_the_optimum(scores, beta):
+    """One tau for all entries with weight, z_i / 2 - sqrt(p_i) = tau; and z_i / 2 <= tau for those without."""
+    weights, half = entmax15(scores, beta=beta), beta * scores / 2
+    support = weights > 0
+    taus = (half - weights.sqrt())[support]
+    tau = float(taus.mean())
+    assert float(weights.sum()) == pytest.approx(1, abs=1e-9)
+    assert float((taus - tau).abs().max()) < 1e-7
+    assert (half[~support] <= tau + 1e-7).all()
+
+
+def test_the_jacobian_is_that_of_the_paper():
+    """diag(s) - s s^T / sum(s) with s = sqrt(p) (Peters et al. 2019, proposition 2)."""
+    scores = torch.tensor([0.9, 0.5, 0.1, -3.0], dtype=torch.float64)
+    s = entmax15(scores).sqrt()
+    jacobian = torch.autograd.functional.jacobian(entmax15, scores)
+    torch.testing.assert_close(jacobian, torch.diag(s) - torch.outer(s, s) / s.sum())
+
+
+def test_many_equal_scores_and_float32():
+    for n in (2, 1000, 100_000):
+        torch.testing.assert_close(entmax15(torch.zeros(n)), torch.full((n,), 1 / n), rtol=1e-4, atol=0)
+    scores = torch.randn(4, 5000, generator=torch.Generator().manual_seed(0))
+    for beta in (1e-3, 1.0, 100.0):
+        torch.testing.assert_close(
+            entmax15(scores, beta=beta), entmax15(scores.double(), beta=beta).float(), atol=2e-5, rtol=0
+        )

@@ -13,7 +13,7 @@ from tests.hopfield import plain_loops
 
 NAMES = ["sparsemax", "entmax15", "softmax", "softmax_1"]
 BATCH, M, N, DIM, STORED = 3, 2, 5, 4, 3
-BETAS = torch.tensor([0.4, 30.0], dtype=torch.float64)
+BETAS = torch.tensor([0.5, 30.0], dtype=torch.float64)
 
 
 def normal(*shape, seed=0):
@@ -23,7 +23,7 @@ def normal(*shape, seed=0):
 def layer(seed=0, **dynamics):
     """Two heads of three dimensions, between queries of four and stored patterns of three."""
     torch.manual_seed(seed)
-    return SparseHopfield(DIM, STORED, 6, **{"heads": 2, "beta": BETAS, "eps": 0.0, "dtype": torch.float64} | dynamics)
+    return SparseHopfield(DIM, STORED, 6, **{"heads": 2, "beta": BETAS, "eps": 0.0} | dynamics).double()
 
 
 def rows(linear):
@@ -98,7 +98,7 @@ def test_steps_before_the_last_know_nothing_of_the_value_weights(name):
     """Feeding V-projected output back as the query would make the weights depend on W_V, and Z more than linear in it."""
     # All dimensions are one, so that the projected output would fit as a query.
     torch.manual_seed(0)
-    module = SparseHopfield(6, heads=2, activation=name, beta=2.0, update_steps=3, eps=0.0, dtype=torch.float64)
+    module = SparseHopfield(6, heads=2, activation=name, beta=2.0, update_steps=3, eps=0.0).double()
     query, stored = normal(BATCH, M, 6), normal(BATCH, N, 6, seed=1)
     weights, output = module.association(query, stored), module(query, stored)
     torch.testing.assert_close(output, by_loops(module, query, stored, [2.0, 2.0], steps=3), atol=1e-9, rtol=0)
@@ -111,7 +111,7 @@ def test_steps_before_the_last_know_nothing_of_the_value_weights(name):
 
 
 def test_with_the_identity_for_value_several_steps_are_memory_retrieval_in_the_association_space():
-    module = SparseHopfield(4, beta=1.3, update_steps=5, eps=0.0, dtype=torch.float64)
+    module = SparseHopfield(4, beta=1.3, update_steps=5, eps=0.0).double()
     with torch.no_grad():
         torch.nn.init.eye_(module.value.weight)
         stored = normal(N, 4, seed=5)
@@ -122,7 +122,7 @@ def test_with_the_identity_for_value_several_steps_are_memory_retrieval_in_the_a
 def test_identity_weights_are_memory_retrieval():
     stored = normal(BATCH, N, DIM, seed=1)
     for beta in (0.0, 3.0, math.inf):
-        module = SparseHopfield(DIM, beta=beta, dtype=torch.float64).identity_()
+        module = SparseHopfield(DIM, beta=beta).double().identity_()
         torch.testing.assert_close(module(QUERY, stored), retrieve(QUERY, stored, beta=beta).state)
     with pytest.raises(ValueError, match="equal"):
         layer().identity_()
@@ -176,11 +176,11 @@ def test_gradients(name, steps):
 def configurations(**dynamics):
     """Each module, and its inputs."""
     torch.manual_seed(1)
-    dynamics = {"heads": 2, "dtype": torch.float64} | dynamics
+    dynamics = {"heads": 2} | dynamics
     return [
-        (SparseHopfield(DIM, STORED, 6, **dynamics), (QUERY, PATTERNS)),
-        (SparseHopfieldPooling(STORED, 2, 6, **dynamics), (PATTERNS,)),
-        (SparseHopfieldLayer(DIM, N, 6, **dynamics), (QUERY,)),
+        (SparseHopfield(DIM, STORED, 6, **dynamics).double(), (QUERY, PATTERNS)),
+        (SparseHopfieldPooling(STORED, 2, 6, **dynamics).double(), (PATTERNS,)),
+        (SparseHopfieldLayer(DIM, N, 6, **dynamics).double(), (QUERY,)),
     ]
 
 
@@ -195,7 +195,7 @@ def test_gradients_of_pooling_and_layer():
 
 
 def test_pooling_is_the_core_with_learned_queries():
-    module = SparseHopfieldPooling(STORED, 2, 6, heads=2, beta=BETAS, dtype=torch.float64)
+    module = SparseHopfieldPooling(STORED, 2, 6, heads=2, beta=BETAS).double()
     expected = [
         plain_loops.layer(
             module.prototypes.tolist(),
@@ -211,8 +211,8 @@ def test_pooling_is_the_core_with_learned_queries():
 
 def test_the_layer_is_the_core_with_learned_stored_patterns():
     """Y is the identity, so the key weights of a SparseHopfield on it are the stored patterns."""
-    module = SparseHopfieldLayer(DIM, N, 6, heads=2, beta=BETAS, dtype=torch.float64)
-    general = SparseHopfield(DIM, N, 6, heads=2, beta=BETAS, dtype=torch.float64)
+    module = SparseHopfieldLayer(DIM, N, 6, heads=2, beta=BETAS).double()
+    general = SparseHopfield(DIM, N, 6, heads=2, beta=BETAS).double()
     with torch.no_grad():
         general.query.weight.copy_(module.query.weight)
         general.value.weight.copy_(module.value.weight)
@@ -233,14 +233,9 @@ def test_chunks_share_the_weights_and_come_out_as_if_alone():
     assert module(QUERY[0], PATTERNS[0], chunks=3).shape == (3, M, DIM)
 
 
-def test_batch_order_and_inputs_without_a_batch():
-    for (first, inputs), (second, _) in zip(configurations(), configurations(batch_first=False), strict=True):
-        second.load_state_dict(first.state_dict())
-        turned = [x.transpose(0, 1) for x in inputs]
-        torch.testing.assert_close(second(*turned).transpose(0, 1), first(*inputs))
-        torch.testing.assert_close(second(*turned, chunks=2).movedim(-2, 0), first(*inputs, chunks=2))
-        torch.testing.assert_close(first(*(x[1] for x in inputs)), first(*inputs)[1])
-        torch.testing.assert_close(second(*(x[1] for x in inputs)), first(*inputs)[1])
+def test_inputs_without_a_batch():
+    for module, inputs in configurations():
+        torch.testing.assert_close(module(*(x[1] for x in inputs)), module(*inputs)[1])
 
 
 def test_a_memory_or_a_query_for_all_of_the_batch():
@@ -286,11 +281,8 @@ def test_type_and_device_go_where_they_are_sent(dtype):
         output = copy.deepcopy(module).to(dtype)(*(x.to(dtype) for x in inputs))
         assert output.dtype == dtype
         torch.testing.assert_close(output.double(), module(*inputs), atol=0.1 if dtype == torch.bfloat16 else 1e-4, rtol=0)
-    for module, _ in configurations(device="meta", dtype=torch.float32):
-        assert {tensor.device.type for tensor in module.state_dict().values()} == {"meta"}
-        assert {tensor.dtype for tensor in module.state_dict().values()} == {torch.float32}
     with torch.device("meta"):
-        assert SparseHopfield(4).value.weight.device.type == "meta"
+        assert {tensor.device.type for tensor in SparseHopfield(4).state_dict().values()} == {"meta"}
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

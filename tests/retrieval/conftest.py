@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields
 from typing import Any
@@ -13,10 +12,10 @@ from langchain_core.documents import Document
 from scipy.sparse import issparse
 
 from langgraph_convcoa.retrieval.corpus import Corpus, read
-from langgraph_convcoa.retrieval.encoders.base import Encoder, Vectors, normalised
+from langgraph_convcoa.retrieval.encoders.base import Encoder, Vectors
 from langgraph_convcoa.retrieval.graph.index import GraphIndex
-from langgraph_convcoa.retrieval.progress import Progress, track
-from langgraph_convcoa.text.words import content_words, words
+from langgraph_convcoa.text.words import words
+from tests.fake_encoder import WordEncoder
 from tests.milvus_file import milvus_file
 
 
@@ -25,45 +24,20 @@ def put(corpus: Corpus, documents: Iterable[Document], encoder: Encoder, **optio
     return [identity for done in corpus.ingest(documents, encoder, **options) for identity in done.ids]
 
 
-class BagOfWords(Encoder):
-    """Counts of hashed content words; a token is a word, plus one at either end. Remembers what it was given."""
+class BagOfWords(WordEncoder):
+    """A `WordEncoder` of any size; a token is a word, plus one at either end. Remembers passages and queries."""
 
     def __init__(self, name: str = "bag", dimension: int = 4096, max_tokens: int = 64) -> None:
-        self._name, self._dimension, self._max_tokens = name, dimension, max_tokens
-        self.passages: list[str] = []
-        self.queries: list[str] = []
-
-    @property
-    def name(self) -> str:
-        return self._name
-
-    @property
-    def dimension(self) -> int:
-        return self._dimension
-
-    @property
-    def max_tokens(self) -> int:
-        return self._max_tokens
+        super().__init__()
+        self.name, self.dimension, self.max_tokens = name, dimension, max_tokens
+        self.passages, self.queries = self.encoded, list[str]()
 
     def count_tokens(self, text: str) -> int:
         return len(words(text)) + 2
 
     def encode_queries(self, texts: Sequence[str]) -> Vectors:
         self.queries.extend(texts)
-        return self._vectors(texts)
-
-    def encode_passages(self, texts: Sequence[str], progress: Progress = False) -> Vectors:
-        with track(progress, len(texts), "Encoding") as advance:
-            self.passages.extend(texts)
-            advance(len(texts))
-        return self._vectors(texts)
-
-    def _vectors(self, texts: Sequence[str]) -> Vectors:
-        rows = np.zeros((len(texts), self._dimension))
-        for row, text in zip(rows, texts, strict=True):
-            for word in content_words(text):
-                row[zlib.crc32(word.encode()) % self._dimension] += 1
-        return normalised(rows, len(texts), self._dimension, self._name)
+        return super().encode_queries(texts)
 
 
 @pytest.fixture

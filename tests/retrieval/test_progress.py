@@ -49,16 +49,7 @@ def test_without_a_terminal_there_is_a_line_every_half_minute(capfd, clock):
             advance(50)
     lines = [line for line in capfd.readouterr().err.splitlines() if " left" in line]
     # From the first 50 on, before which a model may be loaded: 50 in 21 seconds, then 150 in 52.
-    assert lines == ["Encoding: 100 of 400, about 2 min left", "Encoding: 200 of 400, about 69 s left"]
-
-
-def test_the_time_that_is_left_is_by_size(capfd, clock):
-    with track(True, 4, "Encoding", sizes=[100, 700, 100, 100]) as advance:
-        for now in (1.0, 71.0, 110.0):
-            clock.now = now
-            advance(1)
-    lines = [line for line in capfd.readouterr().err.splitlines() if " left" in line]
-    assert lines == ["Encoding: 2 of 4, about 20 s left", "Encoding: 3 of 4, about 14 s left"]
+    assert lines == ["Encoding: 100 of 400, about 2 min left", "Encoding: 200 of 400, about 70 s left"]
 
 
 @pytest.mark.parametrize(("each", "advised"), [(5.0, True), (0.05, False)])

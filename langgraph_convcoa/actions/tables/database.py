@@ -10,8 +10,8 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from langgraph_convcoa.actions.base import ActionInputError
-from langgraph_convcoa.actions.tables.engine import Result, Table, TableError, columns_of, first_line
-from langgraph_convcoa.errors.redaction import redact
+from langgraph_convcoa.actions.tables.engine import Result, Table, TableError, columns_of
+from langgraph_convcoa.errors import first_line
 
 if TYPE_CHECKING:
     from sqlalchemy import URL, Connection
@@ -159,9 +159,8 @@ class DatabaseTables:
 
     def _told(self, error: BaseException) -> str:
         """The first line of an error, without the secrets of the URL."""
-        text = first_line(getattr(error, "orig", None) or error)
         secrets = [str(self._url.password or ""), *(str(v) for k, v in self._url.query.items() if _SECRET_KEY.search(k))]
-        return redact(text, secrets).rstrip(". ")
+        return first_line(getattr(error, "orig", None) or error, secrets).rstrip(". ")
 
 
 def _postgres_limits(seconds: float) -> str:

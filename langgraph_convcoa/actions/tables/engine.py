@@ -208,9 +208,3 @@ def quoted(name: str) -> str:
 
 def _one_line(text: str) -> str:
     return " ".join(text.split())
-
-
-def first_line(error: object) -> str:
-    """The first line of an error's text, without terminal codes (sqlglot underlines with them)."""
-    lines = re.sub(r"\x1b\[\d*m", "", str(error)).strip().splitlines() or [type(error).__name__]
-    return lines[0][:300]

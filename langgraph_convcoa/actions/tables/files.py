@@ -16,10 +16,10 @@ from langgraph_convcoa.actions.tables.engine import (
     Table,
     TableError,
     columns_of,
-    first_line,
     interrupted_after,
     quoted,
 )
+from langgraph_convcoa.errors import first_line
 
 if TYPE_CHECKING:
     import duckdb

@@ -15,10 +15,11 @@ from sqlglot import exp
 from sqlglot.errors import ErrorLevel
 
 from langgraph_convcoa.actions.base import ActionInputError
-from langgraph_convcoa.actions.tables.engine import Table, first_line
+from langgraph_convcoa.actions.tables.engine import Table
 from langgraph_convcoa.actions.tables.sql_allowed import check_node
 from langgraph_convcoa.actions.tables.sql_columns import check_columns, check_growth
 from langgraph_convcoa.actions.tables.sql_parse import parse_select
+from langgraph_convcoa.errors import first_line
 
 _LONGEST_QUERY = 8_000
 _FENCE = re.compile(r"\A\s*```\w*\s*\n?(.*?)```\s*\Z", re.DOTALL)

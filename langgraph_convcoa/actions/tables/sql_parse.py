@@ -12,7 +12,7 @@ import sqlglot
 from sqlglot import exp
 
 from langgraph_convcoa.actions.base import ActionInputError
-from langgraph_convcoa.actions.tables.engine import first_line
+from langgraph_convcoa.errors import first_line
 
 _FIRST_WORDS = ("SELECT", "WITH", "FROM", "(")
 _MOST_TOKENS, _DEEPEST_BRACKETS, _DEEPEST_TREE = 6_000, 30, 200

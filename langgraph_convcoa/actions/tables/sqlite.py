@@ -13,10 +13,10 @@ from langgraph_convcoa.actions.tables.engine import (
     Table,
     TableError,
     columns_of,
-    first_line,
     interrupted_after,
     quoted,
 )
+from langgraph_convcoa.errors import first_line
 from langgraph_convcoa.files import open_sqlite
 
 _SAMPLED_ROWS = 200

@@ -8,21 +8,11 @@ from pathlib import Path
 
 
 def demo_folder() -> Path:
-    """The folder of the demonstration's documents.
-
-    Example:
-        >>> demo_folder().is_dir()
-        True
-    """
+    """The folder of the demonstration's documents."""
     return Path(str(files(__name__) / "documents"))
 
 
 def demo_questions() -> list[str]:
-    """The demonstration's conversation: the second question needs the first one to be understood.
-
-    Example:
-        >>> len(demo_questions())
-        3
-    """
+    """The demonstration's conversation: the second question needs the first one to be understood."""
     questions: list[str] = json.loads((files(__name__) / "questions.json").read_text(encoding="utf-8"))
     return questions

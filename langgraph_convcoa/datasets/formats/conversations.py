@@ -1,23 +1,16 @@
 """Conversational question answering as published: QReCC, TopiOCQA, QuAC, CoQA and MTRAG.
 
-- QReCC (Anantha et al. 2021): a list of {"Conversation_no", "Turn_no", "Context": [q, a, ...], "Question", "Rewrite",
-  "Answer", "Answer_URL"}; in SCAI-QReCC 2021 with "Truth_rewrite", "Truth_answer" and "Truth_passages". The passages are a
-  collection of their own, whose ids are the page's address with the end `_p{n}`.
-- TopiOCQA (Adlakha et al. 2022): a list of turns {"Conversation_no", "Turn_no", "Context": [q, a, ...], "Question", "Answer",
-  "Gold_passage": {"id", "title", "text"}}, in the development set with "Additional_answers": [{"Answer"}, ...]; or the files
-  of its retriever, a list of {"conv_id", "turn_id", "question", "answers", "positive_ctxs": [{"passage_id", "title",
-  "text"}]}, where the question stands after its history: "q [SEP] a [SEP] q".
-- QuAC (Choi et al. 2018): {"data": [{"title", "section_title", "paragraphs": [{"id", "context", "qas": [...]}]}]}. A question
-  is {"id", "question", "orig_answer" or "answers", "followup", "yesno"}; those of a paragraph are one conversation. What
-  several people answered is in "answers" of the development set. A question that its first asker could not answer has no
-  right answer, and others' CANNOTANSWER are left out.
-- CoQA (Reddy et al. 2019): {"data": [{"id", "source", "story", "questions": [...], "answers": [...]}]}. A question is
-  {"input_text", "turn_id"}, an answer the same with "span_start", -1 where the story does not answer it. In the development
-  set "additional_answers", {"0": [...], "1": [...], "2": [...]}, has those of three more people.
-- MTRAG (Katsis et al. 2025), generation: {"task_id", "conversation_id", "input": [{"speaker", "text"}, ...], "contexts":
-  [{"document_id", "text", "title"}], "targets": [{"text"}]}; the contexts of the reference tasks are the gold passages.
-  Retrieval, in BEIR's form (Thakur et al. 2021): a folder with `qrels/dev.tsv` and queries {"_id", "text"} in
-  `*_lastturn.jsonl`, `*_questions.jsonl` (all user turns) and `*_rewrite.jsonl`, or in `queries.jsonl`.
+- QReCC (Anantha et al. 2021): a list of turns, also in the form of SCAI-QReCC 2021. The passages are a collection of their
+  own, whose ids are the page's address with the end `_p{n}`.
+- TopiOCQA (Adlakha et al. 2022): a list of turns, or the files of its retriever, where the question stands after its history:
+  "q [SEP] a [SEP] q".
+- QuAC (Choi et al. 2018): the questions of a paragraph are one conversation. A question that its first asker could not answer
+  has no right answer, and others' CANNOTANSWER are left out.
+- CoQA (Reddy et al. 2019): stories; "span_start" is -1 if the story does not answer a question. The development set has the
+  answers of three more people.
+- MTRAG (Katsis et al. 2025): generation tasks, whose contexts are the gold passages; and retrieval in BEIR's form (Thakur et
+  al. 2021), a folder with `qrels/dev.tsv` and queries in `*_lastturn.jsonl`, `*_questions.jsonl` (all user turns) and
+  `*_rewrite.jsonl`, or in `queries.jsonl`.
 
 A question without a gold passage has `answerable` false in its extra fields.
 """
@@ -50,34 +43,25 @@ def is_qrecc(row: Row) -> bool:
     return {"Conversation_no", "Turn_no", "Question"} <= row.keys() and any(key in row for key in own)
 
 
-def read_qrecc(path: Path, rows: Iterable[Row]) -> Entries:
-    """The turns of QReCC. Without passage ids, the gold is the address of a page (see `resolve_pages`)."""
-    split = split_of(path)
-    for row in rows:
-        conversation = f"{split or 'qrecc'}-{row.identity('Conversation_no')}"
-        gold = tuple(dict.fromkeys(row.strings("Truth_passages")))
-        page = "" if gold else row.optional("Answer_URL")
-        yield Query(
-            id=f"{conversation}-{row.identity('Turn_no')}",
-            question=row.text("Question"),
-            history=paired(row.strings("Context")),
-            gold=gold or ((page,) if page else ()),
-            rewrite=row.optional("Truth_rewrite" if "Truth_rewrite" in row else "Rewrite"),
-            answer=row.optional("Truth_answer" if "Truth_answer" in row else "Answer"),
-            split=split,
-            conversation=conversation,
-            extra={_PAGE: page} if page else {} if gold else dict(UNANSWERABLE),
-            where=row.where,
-        )
+def read_qrecc(row: Row) -> Entries:
+    """A turn of QReCC. Without passage ids, the gold is the address of a page (see `resolve_pages`)."""
+    conversation = f"{row.split or 'qrecc'}-{row.identity('Conversation_no')}"
+    gold = tuple(dict.fromkeys(row.strings("Truth_passages")))
+    page = "" if gold else row.optional("Answer_URL")
+    yield Query(
+        id=f"{conversation}-{row.identity('Turn_no')}",
+        question=row.text("Question"),
+        history=paired(row.strings("Context")),
+        gold=gold or ((page,) if page else ()),
+        rewrite=row.optional("Truth_rewrite" if "Truth_rewrite" in row else "Rewrite"),
+        answer=row.optional("Truth_answer" if "Truth_answer" in row else "Answer"),
+        conversation=conversation,
+        extra={_PAGE: page} if page else {} if gold else dict(UNANSWERABLE),
+    )
 
 
 def page_of(identity: str) -> str:
-    """The address of the page of a passage of QReCC's collection.
-
-    Example:
-        >>> page_of("http://a.org/b_page_p12")
-        'http://a.org/b_page'
-    """
+    """The address of the page of a passage of QReCC's collection."""
     page, mark, number = identity.rpartition("_p")
     return page if mark and number.isdigit() else identity
 
@@ -96,7 +80,8 @@ def resolve_pages(queries: Sequence[Query], corpus: Sequence[Document]) -> list[
 def _resolved(query: Query, passages: list[Document]) -> Query:
     words = set(content_words(query.answer)) - {"yes"}
     shared = [len(words & set(content_words(document.page_content))) for document in passages]
-    gold = tuple(str(document.id) for document, count in zip(passages, shared, strict=True) if 0 < count == max(shared))
+    most = max(shared, default=0)
+    gold = tuple(str(document.id) for document, count in zip(passages, shared, strict=True) if 0 < count == most)
     return replace(query, gold=gold if passages else query.gold)
 
 
@@ -106,37 +91,33 @@ def is_topiocqa(row: Row) -> bool:
     return turn or {"conv_id", "turn_id", "question", "positive_ctxs"} <= row.keys()
 
 
-def read_topiocqa(path: Path, rows: Iterable[Row]) -> Entries:
-    """The turns of TopiOCQA with their gold passages."""
-    split = split_of(path)
-    for row in rows:
-        if "positive_ctxs" in row:
-            *earlier, question = row.text("question").split(_SEPARATOR)
-            if not question.strip():
-                raise row.error("`question` ends without a question.")
-            keys, answers = ("conv_id", "turn_id"), list(row.answers("answers"))
-            found = [(entry.identity("passage_id"), entry) for entry in row.objects("positive_ctxs")]
-        else:
-            question, earlier = row.text("Question"), row.strings("Context")
-            given = [row, *row.objects("Additional_answers", optional=True)]
-            keys, answers = ("Conversation_no", "Turn_no"), [one.optional("Answer") for one in given]
-            found = [(entry.identity("id"), entry) for entry in [row.object("Gold_passage")] if entry]
-        for identity, entry in found:
-            # A title's section stands after a separator.
-            titles = (title.strip() for title in entry.optional("title").split(_SEPARATOR))
-            yield passage(identity, entry.text("text"), *titles)
-        conversation = f"{split or 'topiocqa'}-{row.identity(keys[0])}"
-        yield Query(
-            id=f"{conversation}-{row.identity(keys[1])}",
-            question=question,
-            history=paired(earlier),
-            gold=tuple(dict.fromkeys(identity for identity, _ in found)),
-            references=tuple(answer for answer in answers if answer.strip()),
-            split=split,
-            conversation=conversation,
-            extra=({"topic": row["Topic"]} if "Topic" in row else {}) | ({} if found else UNANSWERABLE),
-            where=row.where,
-        )
+def read_topiocqa(row: Row) -> Entries:
+    """A turn of TopiOCQA with its gold passages."""
+    if "positive_ctxs" in row:
+        *earlier, question = row.text("question").split(_SEPARATOR)
+        if not question.strip():
+            raise row.error("`question` ends without a question.")
+        keys, answers = ("conv_id", "turn_id"), list(row.answers("answers"))
+        found = [(entry.identity("passage_id"), entry) for entry in row.objects("positive_ctxs")]
+    else:
+        question, earlier = row.text("Question"), row.strings("Context")
+        given = [row, *row.objects("Additional_answers", optional=True)]
+        keys, answers = ("Conversation_no", "Turn_no"), [one.optional("Answer") for one in given]
+        found = [(entry.identity("id"), entry) for entry in [row.object("Gold_passage")] if entry]
+    for identity, entry in found:
+        # A title's section stands after a separator.
+        titles = (title.strip() for title in entry.optional("title").split(_SEPARATOR))
+        yield passage(identity, entry.text("text"), *titles)
+    conversation = f"{row.split or 'topiocqa'}-{row.identity(keys[0])}"
+    yield Query(
+        id=f"{conversation}-{row.identity(keys[1])}",
+        question=question,
+        history=paired(earlier),
+        gold=tuple(dict.fromkeys(identity for identity, _ in found)),
+        references=tuple(answer for answer in answers if answer.strip()),
+        conversation=conversation,
+        extra=({"topic": row["Topic"]} if "Topic" in row else {}) | ({} if found else UNANSWERABLE),
+    )
 
 
 def is_quac(row: Row) -> bool:
@@ -147,91 +128,79 @@ def is_quac(row: Row) -> bool:
         return False
 
 
-def read_quac(path: Path, rows: Iterable[Row]) -> Entries:
-    """The questions of QuAC and their sections."""
-    split = split_of(path)
-    for article in rows:
-        titles = (article.optional("title"), article.optional("section_title"))
-        for paragraph in article.objects("paragraphs"):
-            identity = paragraph.text("id")
-            yield passage(identity, paragraph.text("context").removesuffix(_NO_ANSWER).rstrip(), *titles)
-            history: list[tuple[str, str]] = []
-            for row in paragraph.objects("qas"):
-                question = row.text("question")
-                original = [row.object("orig_answer").optional("text")] if row.get("orig_answer") else []
-                texts = [one.optional("text") for one in row.objects("answers", optional=bool(original))] or original
-                first = (original or texts or [""])[0]
-                answer = "" if first == _NO_ANSWER else first
-                yield Query(
-                    id=row.text("id"),
-                    question=question,
-                    history=tuple(history),
-                    gold=(identity,) if answer else (),
-                    answer=answer,
-                    references=tuple(text for text in texts if text.strip() and text != _NO_ANSWER) if answer else (),
-                    split=split,
-                    conversation=identity,
-                    extra={} if answer else dict(UNANSWERABLE),
-                    where=row.where,
-                )
-                history.append((question, answer))
-
-
-def read_coqa(path: Path, rows: Iterable[Row]) -> Entries:
-    """The questions of CoQA and their stories."""
-    split = split_of(path)
-    for row in rows:
-        identity = row.text("id")
-        yield passage(identity, row.text("story"))
-        questions, answers = row.objects("questions"), row.objects("answers")
-        if len(questions) != len(answers):
-            raise row.error(f"{len(questions)} questions and {len(answers)} answers; there must be one of each.")
-        others: dict[str, list[str]] = {}
-        additional = row.object("additional_answers")
-        for answer in (one for person in additional for one in additional.objects(person)):
-            others.setdefault(answer.identity("turn_id"), []).append(answer.optional("input_text"))
+def read_quac(article: Row) -> Entries:
+    """The questions of an article of QuAC and its sections."""
+    titles = (article.optional("title"), article.optional("section_title"))
+    for paragraph in article.objects("paragraphs"):
+        identity = paragraph.text("id")
+        yield passage(identity, paragraph.text("context").removesuffix(_NO_ANSWER).rstrip(), *titles)
         history: list[tuple[str, str]] = []
-        for asked, given in zip(questions, answers, strict=True):
-            turn, answered = asked.identity("turn_id"), given.get("span_start") != -1
-            question, said = asked.text("input_text"), given.text("input_text")
+        for row in paragraph.objects("qas"):
+            question = row.text("question")
+            original = [row.object("orig_answer").optional("text")] if row.get("orig_answer") else []
+            texts = [one.optional("text") for one in row.objects("answers", optional=bool(original))] or original
+            first = (original or texts or [""])[0]
+            answer = "" if first == _NO_ANSWER else first
             yield Query(
-                id=f"{identity}-{turn}",
+                id=row.text("id"),
                 question=question,
                 history=tuple(history),
-                gold=(identity,) if answered else (),
-                answer=said,
-                references=(said, *(text for text in others.get(turn, ()) if text.strip())),
-                split=split,
+                gold=(identity,) if answer else (),
+                answer=answer,
+                references=tuple(text for text in texts if text.strip() and text != _NO_ANSWER) if answer else (),
                 conversation=identity,
-                extra={"domain": row.get("source", "")} | ({} if answered else UNANSWERABLE),
-                where=row.where,
+                extra={} if answer else dict(UNANSWERABLE),
             )
-            history.append((question, said))
+            history.append((question, answer))
 
 
-def read_mtrag_tasks(path: Path, rows: Iterable[Row]) -> Entries:
-    """The questions of generation tasks and their contexts."""
-    split = split_of(path)
-    for row in rows:
-        turns = row.objects("input")
-        if not turns or turns[-1].get("speaker") != "user":
-            raise row.error("`input` must end with the user's question.")
-        contexts = [(entry.identity("document_id"), entry) for entry in row.objects("contexts")]
-        for context, entry in contexts:
-            yield passage(context, entry.text("text"), entry.optional("title"))
-        identity = row.identity("task_id")
-        targets = (target.optional("text") for target in row.objects("targets", optional=True))
+def read_coqa(row: Row) -> Entries:
+    """A story of CoQA and its questions."""
+    identity = row.text("id")
+    yield passage(identity, row.text("story"))
+    questions, answers = row.objects("questions"), row.objects("answers")
+    if len(questions) != len(answers):
+        raise row.error(f"{len(questions)} questions and {len(answers)} answers; there must be one of each.")
+    others: dict[str, list[str]] = {}
+    additional = row.object("additional_answers")
+    for answer in (one for person in additional for one in additional.objects(person)):
+        others.setdefault(answer.identity("turn_id"), []).append(answer.optional("input_text"))
+    history: list[tuple[str, str]] = []
+    for asked, given in zip(questions, answers, strict=True):
+        turn, answered = asked.identity("turn_id"), given.get("span_start") != -1
+        question, said = asked.text("input_text"), given.text("input_text")
         yield Query(
-            id=identity,
-            question=turns[-1].text("text"),
-            history=_history(turns[:-1]),
-            gold=tuple(dict.fromkeys(context for context, _ in contexts)),
-            references=tuple(answer for answer in targets if answer.strip()),
-            split=split,
-            conversation=row.optional("conversation_id") or _conversation(identity),
-            extra={"domain": row.get("Collection", "")} | ({} if contexts else UNANSWERABLE),
-            where=row.where,
+            id=f"{identity}-{turn}",
+            question=question,
+            history=tuple(history),
+            gold=(identity,) if answered else (),
+            answer=said,
+            references=(said, *(text for text in others.get(turn, ()) if text.strip())),
+            conversation=identity,
+            extra={"domain": row.get("source", "")} | ({} if answered else UNANSWERABLE),
         )
+        history.append((question, said))
+
+
+def read_mtrag_task(row: Row) -> Entries:
+    """The question of a generation task and its contexts."""
+    turns = row.objects("input")
+    if not turns or turns[-1].get("speaker") != "user":
+        raise row.error("`input` must end with the user's question.")
+    contexts = [(entry.identity("document_id"), entry) for entry in row.objects("contexts")]
+    for context, entry in contexts:
+        yield passage(context, entry.text("text"), entry.optional("title"))
+    identity = row.identity("task_id")
+    targets = (target.optional("text") for target in row.objects("targets", optional=True))
+    yield Query(
+        id=identity,
+        question=turns[-1].text("text"),
+        history=_history(turns[:-1]),
+        gold=tuple(dict.fromkeys(context for context, _ in contexts)),
+        references=tuple(answer for answer in targets if answer.strip()),
+        conversation=row.optional("conversation_id") or _conversation(identity),
+        extra={"domain": row.get("Collection", "")} | ({} if contexts else UNANSWERABLE),
+    )
 
 
 def is_beir(folder: Path) -> bool:

@@ -1,22 +1,12 @@
-r"""The question sets that Pan et al. 2024a evaluate on, as published; they are single-turn, and most come without passages.
+"""The question sets that Pan et al. 2024a evaluate on, as published; they are single-turn, and most come without passages.
 
-- WebQuestions (Berant et al. 2013): a list of {"url", "utterance", "targetValue": "(list (description \"Ada Lovelace\")
-  (description London))"}; or without Freebase, JSON Lines or a list of {"question", "answers": [...]}, as hubs and DrQA (there
-  "answer") give it.
-- JSON tasks of BIG-bench (Srivastava et al. 2022): {"name", "examples": [{"input", "target": "..." or [...]}, ...]}, or in
-  place of the target, of questions with choices, "target_scores": {"choice": 1, "other": 0}.
-- Social IQa (Sap et al. 2019): JSON Lines of {"context", "question", "answerA", "answerB", "answerC"}. The right answers, 1 to
-  3, stand line by line in `train-labels.lst` beside `train.jsonl`, or are a letter in "correct" (1.4).
-- TruthfulQA (Lin et al. 2022): a CSV with the columns "Question", "Best Answer", "Correct Answers", "Incorrect Answers" and
-  others; several answers in a field are separated by ";". The best answer is the first of those that count as right.
-- StrategyQA (Geva et al. 2021): a list of {"qid", "question", "answer": true, "decomposition": [...], "facts", "evidence"}.
-  The evidence names paragraphs of `strategyqa_train_paragraphs.json`, {"id": {"title", "content"}}, which are the passages
-  where that file stands beside the questions.
-- FEVER (Thorne et al. 2018): JSON Lines of {"id", "claim", "label": "SUPPORTS", "evidence": [[[_, _, page, sentence], ...]]}.
-  The label is the answer. Its passages are the pages of the Wikipedia dump, `wiki-*.jsonl` of {"id", "text", "lines"}.
-- ASQA (Stelmakh et al. 2022): {"train": {...}, "dev": {id: {"ambiguous_question", "qa_pairs": [{"question", "short_answers":
-  [...]}], "annotations": [{"long_answer"}]}}}; or the same rows with "sample_id" as JSON Lines or a list. The long answers are
-  what counts as right.
+- WebQuestions (Berant et al. 2013), also as hubs and DrQA give it; JSON tasks of BIG-bench (Srivastava et al. 2022).
+- Social IQa (Sap et al. 2019): the right answers stand in `train-labels.lst` beside `train.jsonl`, or in "correct" (1.4).
+- TruthfulQA (Lin et al. 2022): a CSV. The best answer is the first of those that count as right.
+- StrategyQA (Geva et al. 2021): the passages are the paragraphs of `strategyqa_train_paragraphs.json`, where that file stands
+  beside the questions.
+- FEVER (Thorne et al. 2018): the label is the answer. The passages are the pages of the Wikipedia dump, `wiki-*.jsonl`.
+- ASQA (Stelmakh et al. 2022), also as hubs give it: the long answers count as right.
 
 Questions that have no id get the number of their row.
 """
@@ -35,7 +25,6 @@ from langchain_core.documents import Document
 from langgraph_convcoa.datasets.formats.conversations import UNANSWERABLE
 from langgraph_convcoa.datasets.queries import Entries, Query, passage
 from langgraph_convcoa.datasets.rows import Row, json_document, text_lines
-from langgraph_convcoa.datasets.splits import split_of
 from langgraph_convcoa.errors import InputError
 
 _DESCRIPTION = re.compile(r'\(description\s+(?:"((?:[^"\\]|\\.)*)"|([^()\s][^()]*?))\s*\)')
@@ -55,10 +44,6 @@ def multiple_choice(row: Row, question: str, choices: Sequence[str], right: Sequ
     """A question with its choices, in the form of Pan et al. 2024a, and the right choices, without and with their letters.
 
     `right` holds their places from 0; it is empty if they are not known.
-
-    Example:
-        >>> multiple_choice(Row({}, "file, line 1"), "Which is blue?", ["grass", "the sky"], [1])
-        ('Which is blue? (A) grass (B) the sky', ('the sky', '(B) the sky'))
     """
     if len(choices) > len(ascii_uppercase):
         raise row.error(f"{len(choices)} choices, and only {len(ascii_uppercase)} letters for them.")
@@ -75,15 +60,13 @@ def is_webquestions(row: Row) -> bool:
     return plain or {"utterance", "targetValue"} <= row.keys()
 
 
-def read_webquestions(path: Path, rows: Iterable[Row]) -> Entries:
-    """The questions of WebQuestions."""
-    split = split_of(path)
-    for number, row in enumerate(rows, 1):
-        if "utterance" in row:
-            question, answers = row.text("utterance"), _described(row)
-        else:
-            question, answers = row.text("question"), row.answers("answers" if "answers" in row else "answer")
-        yield Query(_numbered("webquestions", split, number), question, references=answers, split=split, where=row.where)
+def read_webquestions(row: Row) -> Entries:
+    """A question of WebQuestions."""
+    if "utterance" in row:
+        question, answers = row.text("utterance"), _described(row)
+    else:
+        question, answers = row.text("question"), row.answers("answers" if "answers" in row else "answer")
+    yield Query(_numbered("webquestions", row), question, references=answers)
 
 
 def _described(row: Row) -> tuple[str, ...]:
@@ -94,89 +77,91 @@ def _described(row: Row) -> tuple[str, ...]:
     return tuple(dict.fromkeys(text.strip() for text in found if text.strip()))
 
 
-def read_bigbench(path: Path, rows: Iterable[Row]) -> Entries:
-    """The examples of a task of BIG-bench.
+def read_bigbench(row: Row) -> Entries:
+    """An example of a task of BIG-bench.
 
     Many tasks write the right choice first, so the choices are sorted by a hash of their texts: else "(A)" is always right.
     """
-    split = split_of(path)
-    for number, row in enumerate(rows, 1):
-        question = row.text("input").strip()
-        if "target_scores" in row:
-            scores = row.object("target_scores")
-            if not scores or not all(isinstance(score, int | float) for score in scores.values()):
-                raise row.error("`target_scores` must be an object of numbers.")
-            choices = sorted(scores, key=lambda choice: hashlib.sha256(f"{question}\n{choice}".encode()).digest())
-            best = max(scores.values())
-            right = [place for place, choice in enumerate(choices) if scores[choice] == best and best > 0]
-            question, references = multiple_choice(row, question, choices, right)
-        else:
-            references = row.answers("target")
-        name = f"{row[TASK]}-{number}"
-        yield Query(name, question, references=references, split=split, extra={"task": row[TASK]}, where=row.where)
+    question = row.text("input").strip()
+    if "target_scores" in row:
+        scores = row.object("target_scores")
+        if not scores or not all(isinstance(score, int | float) for score in scores.values()):
+            raise row.error("`target_scores` must be an object of numbers.")
+        choices = sorted(scores, key=lambda choice: hashlib.sha256(f"{question}\n{choice}".encode()).digest())
+        best = max(scores.values())
+        right = [place for place, choice in enumerate(choices) if scores[choice] == best and best > 0]
+        question, references = multiple_choice(row, question, choices, right)
+    else:
+        references = row.answers("target")
+    yield Query(f"{row[TASK]}-{row.number}", question, references=references, extra={"task": row[TASK]})
 
 
-def read_socialiqa(path: Path, rows: Iterable[Row]) -> Entries:
-    """The questions of Social IQa, without answers if there are no labels. Raises InputError if the numbers differ."""
-    split, number = split_of(path), 0
-    file = path.with_name(f"{path.name.partition('.json')[0]}-labels.lst")
+def join_labels(path: Path, rows: Iterable[Row]) -> Iterator[Row]:
+    """The rows of Social IQa with the labels of the file beside them, if there is one; InputError if the numbers differ."""
+    file, number = path.with_name(f"{path.name.partition('.json')[0]}-labels.lst"), 0
     labels = [text.strip() for _, text in text_lines(file) if text.strip()] if file.is_file() else None
     for number, row in enumerate(rows, 1):
-        if labels is not None and number > len(labels):
-            raise row.error(f"{file.name} has {len(labels)} labels, and none for this question.")
-        label = str((labels[number - 1] if labels else row.get("correct") or row.get("label")) or "").strip().upper()
-        if label not in ("", *"ABC123"):
-            raise row.error(f"the label must be 1 to 3 or A to C, not {label!r}.")
-        right = ["ABC123".index(label) % 3] if label else []
-        asked = f"{row.text('context').strip()} {row.text('question').strip()}"
-        question, references = multiple_choice(row, asked, [row.text(key) for key in SOCIAL_ANSWERS], right)
-        yield Query(_numbered("socialiqa", split, number), question, references=references, split=split, where=row.where)
+        if labels is not None:
+            if number > len(labels):
+                raise row.error(f"{file.name} has {len(labels)} labels, and none for this question.")
+            row["correct"] = labels[number - 1]
+        yield row
     if labels is not None and number < len(labels):
         raise InputError(f"{file}: {len(labels)} labels for the {number} questions of {path.name}.")
 
 
-def read_truthfulqa(path: Path, rows: Iterable[Row]) -> Entries:
-    """The questions of TruthfulQA."""
-    split = split_of(path)
-    for number, row in enumerate(rows, 1):
-        best, correct, incorrect = (
-            [part.strip() for part in texts if part.strip()]
-            for texts in (
-                [row.optional("Best Answer")],
-                row.optional("Correct Answers").split(";"),
-                row.optional("Incorrect Answers").split(";"),
-            )
-        )
-        yield Query(
-            id=f"truthfulqa-{number}",
-            question=row.text("Question"),
-            references=tuple(dict.fromkeys([*best, *correct])),
-            split=split,
-            extra={"category": row.get("Category", ""), "incorrect": incorrect},
-            where=row.where,
-        )
+def read_socialiqa(row: Row) -> Entries:
+    """A question of Social IQa, without an answer if there is no label."""
+    label = str(row.get("correct") or row.get("label") or "").strip().upper()
+    if label not in ("", *"ABC123"):
+        raise row.error(f"the label must be 1 to 3 or A to C, not {label!r}.")
+    right = ["ABC123".index(label) % 3] if label else []
+    asked = f"{row.text('context').strip()} {row.text('question').strip()}"
+    question, references = multiple_choice(row, asked, [row.text(key) for key in SOCIAL_ANSWERS], right)
+    yield Query(_numbered("socialiqa", row), question, references=references)
 
 
-def read_strategyqa(path: Path, rows: Iterable[Row]) -> Entries:
-    """The questions of StrategyQA, to be answered with yes or no, and the paragraphs of their evidence."""
-    split = split_of(path)
+def read_truthfulqa(row: Row) -> Entries:
+    """A question of TruthfulQA; several answers in a field are separated by ";"."""
+    best, correct, incorrect = (
+        [part.strip() for part in texts if part.strip()]
+        for texts in (
+            [row.optional("Best Answer")],
+            row.optional("Correct Answers").split(";"),
+            row.optional("Incorrect Answers").split(";"),
+        )
+    )
+    yield Query(
+        id=f"truthfulqa-{row.number}",
+        question=row.text("Question"),
+        references=tuple(dict.fromkeys([*best, *correct])),
+        extra={"category": row.get("Category", ""), "incorrect": incorrect},
+    )
+
+
+def join_paragraphs(path: Path, rows: Iterable[Row]) -> Iterator[Row]:
+    """The rows of StrategyQA with the paragraphs of the files beside them, by id."""
     paragraphs = {str(one.id): one for file in sorted(path.parent.glob(f"*{PARAGRAPHS}")) for one in _paragraphs(file)}
     for row in rows:
-        answer = row.get("answer")
-        if not isinstance(answer, bool | None):
-            raise row.error("`answer` must be true or false.")
-        gold = tuple(dict.fromkeys(identity for identity in _names(row.get("evidence")) if identity in paragraphs))
-        yield from (paragraphs[identity] for identity in gold)
-        extra = {key: row[key] for key in ("decomposition", "facts", "term") if key in row}
-        yield Query(
-            id=row.identity("qid"),
-            question=row.text("question"),
-            gold=gold,
-            answer="" if answer is None else "yes" if answer else "no",
-            split=split,
-            extra=extra | UNANSWERABLE if paragraphs and not gold else extra,
-            where=row.where,
-        )
+        row[PARAGRAPHS] = paragraphs
+        yield row
+
+
+def read_strategyqa(row: Row) -> Entries:
+    """A question of StrategyQA, to be answered with yes or no, and the paragraphs of its evidence."""
+    answer, paragraphs = row.get("answer"), row[PARAGRAPHS]
+    if not isinstance(answer, bool | None):
+        raise row.error("`answer` must be true or false.")
+    gold = tuple(dict.fromkeys(identity for identity in _names(row.get("evidence")) if identity in paragraphs))
+    yield from (paragraphs[identity] for identity in gold)
+    extra = {key: row[key] for key in ("decomposition", "facts", "term") if key in row}
+    yield Query(
+        id=row.identity("qid"),
+        question=row.text("question"),
+        gold=gold,
+        answer="" if answer is None else "yes" if answer else "no",
+        extra=extra | UNANSWERABLE if paragraphs and not gold else extra,
+    )
 
 
 def _paragraphs(file: Path) -> Iterator[Document]:
@@ -194,45 +179,38 @@ def _names(value: Any) -> Iterator[str]:
             yield from _names(entry)
 
 
-def read_fever(path: Path, rows: Iterable[Row]) -> Entries:
-    """The claims of FEVER, each as a question that names the labels."""
-    split = split_of(path)
-    for row in rows:
-        label = row.optional("label")
-        if label and label not in _LABELS:
-            raise row.error(f"`label` must be one of {', '.join(_LABELS)}.")
-        try:
-            # Older rows have one group without the inner lists.
-            pages = [sentence[2] for group in row.get("evidence") or () for sentence in group]
-        except (TypeError, IndexError, KeyError):
-            raise row.error("`evidence` must be a list of lists of [annotation, evidence, page, sentence].") from None
-        claim = row.text("claim").strip()
-        yield Query(
-            id=row.identity("id"),
-            question=f"{claim} {_CLAIM}",
-            gold=tuple(dict.fromkeys(page for page in pages if isinstance(page, str))),
-            answer=label,
-            split=split,
-            extra={"claim": claim} | (UNANSWERABLE if label == _LABELS[2] else {}),
-            where=row.where,
-        )
+def read_fever(row: Row) -> Entries:
+    """A claim of FEVER as a question that names the labels."""
+    label = row.optional("label")
+    if label and label not in _LABELS:
+        raise row.error(f"`label` must be one of {', '.join(_LABELS)}.")
+    try:
+        # Older rows have one group without the inner lists.
+        pages = [sentence[2] for group in row.get("evidence") or () for sentence in group]
+    except (TypeError, IndexError, KeyError):
+        raise row.error("`evidence` must be a list of lists of [annotation, evidence, page, sentence].") from None
+    claim = row.text("claim").strip()
+    yield Query(
+        id=row.identity("id"),
+        question=f"{claim} {_CLAIM}",
+        gold=tuple(dict.fromkeys(page for page in pages if isinstance(page, str))),
+        answer=label,
+        extra={"claim": claim} | (UNANSWERABLE if label == _LABELS[2] else {}),
+    )
 
 
-def read_asqa(path: Path, rows: Iterable[Row]) -> Entries:
-    """The questions of ASQA; `extra["short_answers"]` has a list for each reading of the question."""
-    split = split_of(path)
-    for row in rows:
-        long = (annotation.optional("long_answer").strip() for annotation in row.objects("annotations", optional=True))
-        pairs = row.objects("qa_pairs", optional=True)
-        yield Query(
-            id=row.identity("sample_id"),
-            question=row.text("ambiguous_question"),
-            references=tuple(dict.fromkeys(answer for answer in long if answer)),
-            split=row.optional("split") or split,
-            extra={"short_answers": [list(pair.answers("short_answers")) for pair in pairs]},
-            where=row.where,
-        )
+def read_asqa(row: Row) -> Entries:
+    """A question of ASQA; `extra["short_answers"]` has a list for each reading of the question."""
+    long = (annotation.optional("long_answer").strip() for annotation in row.objects("annotations", optional=True))
+    pairs = row.objects("qa_pairs", optional=True)
+    yield Query(
+        id=row.identity("sample_id"),
+        question=row.text("ambiguous_question"),
+        references=tuple(dict.fromkeys(answer for answer in long if answer)),
+        split=row.optional("split"),
+        extra={"short_answers": [list(pair.answers("short_answers")) for pair in pairs]},
+    )
 
 
-def _numbered(name: str, split: str, number: int) -> str:
-    return "-".join(part for part in (name, split, str(number)) if part)
+def _numbered(name: str, row: Row) -> str:
+    return "-".join(part for part in (name, row.split, str(row.number)) if part)

@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 
 from filelock import FileLock, Timeout
 
-from langgraph_convcoa.errors import InputError
+from langgraph_convcoa.errors import InputError, first_line
 from langgraph_convcoa.evaluation.records import Answered
 from langgraph_convcoa.evaluation.runs.reply_cache import ReplyCache
 from langgraph_convcoa.files import private_file, private_folder, remove_remains, replacing
@@ -115,7 +115,7 @@ class RunFolder:
                 except (ValueError, KeyError, TypeError, RecursionError) as error:
                     where = f"{self._file}, line {number}"
                     raise InputError(
-                        f"{where}: not an answer of a run ({_first_line(error)}): start again with --fresh"
+                        f"{where}: not an answer of a run ({first_line(error)}): start again with --fresh"
                     ) from error
 
     def _open(self, known: bool, fresh: bool) -> BinaryIO:
@@ -157,10 +157,6 @@ class RunFolder:
 
     def _unwritable(self, error: OSError) -> InputError:
         return InputError(f"the run cannot be kept in {self.path} ({error.strerror or error}): name another folder with --out")
-
-
-def _first_line(error: Exception) -> str:
-    return next(iter(str(error).splitlines()), type(error).__name__)
 
 
 def _foreign(path: Path) -> bool:

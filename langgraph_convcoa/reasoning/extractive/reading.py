@@ -12,7 +12,7 @@ from typing import Any
 from cachetools import LRUCache, cached
 from langchain_core.documents import Document
 
-from langgraph_convcoa.text.words import content_words, sentences, stem
+from langgraph_convcoa.text.words import CJK, content_words, sentences, stem
 
 MAX_SENTENCE = 80
 """Tokens of the longest piece that is taken as a sentence; longer ones are cut."""
@@ -27,9 +27,8 @@ _VERBS = """
     go went gone, break broke broken, draw drew drawn, fall fell fallen, rise rose risen, sing sang sung, die death dead"""
 _IRREGULAR = {stem(form): stem(forms.split()[0]) for forms in _VERBS.split(",") for form in forms.split()}
 """Stems of the forms of irregular verbs, each with the stem of the first form."""
-_CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 # A CJK character counts as a word; a run without spaces (Thai, a URL) counts one for each 24 characters.
-_TOKEN = re.compile(rf"[{_CJK}]|[^\s{_CJK}]{{1,24}}")
+_TOKEN = re.compile(rf"[{CJK}]|[^\s{CJK}]{{1,24}}")
 _MARKDOWN_HEADING = re.compile(r"^#{1,6}[^\S\n]++([^\n]++)$", re.MULTILINE)
 _BLANK_LINE = re.compile(r"\n[^\S\n]*+\n\s*+")
 _QUESTION = re.compile(r"[?？؟][*_)\s]*+\Z")

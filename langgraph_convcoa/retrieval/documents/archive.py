@@ -13,7 +13,7 @@ from langgraph_convcoa.errors import DocumentError
 _MOST_PARTS = 10_000
 _MOST_BYTES = 300_000_000
 _UNSUSPECTED, _MOST_RATIO = 20_000_000, 200
-"""Beyond so many bytes, parts that unpack to so many times the size of the file are no document."""
+"""A package that unpacks to more than 20 MB and to more than 200 times its size is refused."""
 _OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 """Begins the containers of Office before 2007, and those that hold an encrypted document."""
 _XML = (".xml", ".rels", ".opf", ".ncx", ".xhtml", ".html", ".htm", ".vml")

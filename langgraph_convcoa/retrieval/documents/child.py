@@ -31,22 +31,11 @@ class EndedError(Exception):
 
 
 class Child:
-    """A process that runs a function of this package, which takes its messages from `pipes`.
+    """A process that imports `call` from a module and runs it; the function takes its messages from `pipes`.
 
     A message is JSON with bytes, after its length in 8 bytes, so a process that was taken over cannot make this one run
     anything. The process gets only environment variables for paths, language and time zone, and no signals of the terminal;
     it ends with its standard input. One thread at a time may ask it.
-
-    Args:
-        module: The module of the function.
-        call: The call, as Python.
-        folder: Its working folder; this process's when None.
-
-    Example:
-        >>> child = Child("langgraph_convcoa.retrieval.documents.worker", "serve(400)")
-        >>> child.ask(["langgraph_convcoa.text.words", "words", ["It is so."], 5, True], 60)
-        {'value': ['it', 'is', 'so']}
-        >>> child.end()
     """
 
     def __init__(self, module: str, call: str, folder: Path | None = None) -> None:

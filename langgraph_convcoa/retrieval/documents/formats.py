@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import chain, islice, pairwise
 from typing import Any, BinaryIO
 
-from langgraph_convcoa.errors import DocumentError
+from langgraph_convcoa.errors import DocumentError, first_line
 
 CSV_GROUP_CHARACTERS = 600
 """The length of a group of table rows, which fits one passage of the encoder."""
@@ -50,12 +50,7 @@ class Piece:
 
 
 def decode(data: bytes) -> str:
-    r"""Text of bytes in UTF-8, UTF-16 or UTF-32 (with their mark), else in Windows-1252; DocumentError for binary ones.
-
-    Example:
-        >>> decode(b"\xef\xbb\xbfcaf\xc3\xa9"), decode(b"caf\xe9")
-        ('café', 'café')
-    """
+    """Text of bytes in UTF-8, UTF-16 or UTF-32 (with their mark), else in Windows-1252; DocumentError for binary ones."""
     for mark, name in BYTE_ORDER_MARKS:
         if data.startswith(mark):
             try:
@@ -77,10 +72,6 @@ def unwrap(text: str, narrowest: int = 60, printed: bool = False) -> str:
     r"""Join lines that were wrapped, except in paragraphs whose lines are all shorter than `narrowest` characters.
 
     In `printed` text a hyphen at the end of a line divides a word, and a heading has no blank line around it.
-
-    Example:
-        >>> unwrap("This sentence goes on\nin the next line.\n- one\n- two", narrowest=20)
-        'This sentence goes on in the next line.\n- one\n- two'
     """
     return "\n\n".join(_unwrap_block(block, narrowest, printed) for block in re.split(r"\n[^\S\n]*\n\s*?(?=\S|\Z)", text))
 
@@ -110,12 +101,7 @@ def read_plain(data: bytes) -> list[Piece]:
 
 
 def read_csv(data: bytes, delimiter: str = "") -> list[Piece]:
-    r"""Rows as lines "column: value", a blank line between rows, in groups that each fit one passage.
-
-    Example:
-        >>> read_csv(b"name,born\nAda,1815\nBob,1900")[0].text
-        'name: Ada\nborn: 1815\n\nname: Bob\nborn: 1900'
-    """
+    """Rows as lines "column: value", a blank line between rows, in groups that each fit one passage."""
     text = decode(data).lstrip("\r\n")
     # csv.Sniffer takes apostrophes for quotes and guesses from the values.
     reader = _csv_rows(text, delimiter or max("\t|;,", key=lambda mark: _csv_fit(text, mark)))
@@ -251,8 +237,7 @@ def read_pdf(
     except MemoryError:
         raise
     except Exception as error:  # a broken PDF can make pypdf raise almost anything
-        reason = " ".join(str(error).split())[:120] or type(error).__name__
-        raise DocumentError(f"is no readable PDF ({reason}): open it and export it again") from error
+        raise DocumentError(f"is no readable PDF ({first_line(error)}): open it and export it again") from error
     if unread:
         why = "there was no time to read all" if late else "no text was recognised on them"
         told = (

@@ -51,12 +51,7 @@ _OLDER = {
 
 
 def suffix_of(path: PurePath) -> str:
-    """The suffix of a file, in lower case; empty for a kind that is never read.
-
-    Example:
-        >>> suffix_of(PurePath("Rows.JSONL.gz")), suffix_of(PurePath("tool.exe"))
-        ('.jsonl.gz', '')
-    """
+    """The suffix of a file, in lower case; empty for a kind that is never read."""
     match = re.search(r"\.[a-z]+(\.gz)?$", path.name.lower())
     suffix = match.group() if match else ""
     return suffix if suffix in TEXTS or suffix in PACKAGES or suffix in PICTURES or suffix == ".pdf" else ""

@@ -9,11 +9,13 @@ import math
 import os
 import re
 import sys
+import time
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext, suppress
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -21,7 +23,7 @@ from typing import Any, BinaryIO
 
 from langchain_core.documents import Document
 
-from langgraph_convcoa.errors import DocumentError
+from langgraph_convcoa.errors import DocumentError, first_line
 from langgraph_convcoa.retrieval.documents import ocr
 from langgraph_convcoa.retrieval.documents.formats import Piece, read_pdf
 from langgraph_convcoa.retrieval.documents.kinds import (
@@ -115,20 +117,13 @@ def iter_documents(
 def read_file(
     path: str | os.PathLike[str], *, name: str = "", max_bytes: int = MAX_BYTES, workers: Workers | None = None
 ) -> tuple[list[Document], list[str]]:
-    r"""The documents of one file, and the reasons why it or parts of it are not read.
+    """The documents of one file, and the reasons why it or parts of it are not read.
 
     Args:
         path: The file.
         name: Its name for ids, `source` and kind, if it is stored under another one.
         max_bytes: The most text.
         workers: Processes that several calls share; a worker of its own when None.
-
-    Example:
-        >>> import tempfile, pathlib
-        >>> upload = pathlib.Path(tempfile.mkdtemp(), "3f2a")
-        >>> _ = upload.write_text('{"text": "One."}\n{"body": "Two."}')
-        >>> read_file(upload, name="rows.jsonl")
-        ([], ['line 2 has no text: rows are {"id", "title", "text"} or plain strings'])
     """
     reasons = list[str]()
     with nullcontext(workers) if workers is not None else Workers() as used, TemporaryDirectory() as folder:
@@ -287,7 +282,7 @@ def _walk(root: Path, skipped: Skipped) -> list[Path]:
             if name.startswith("."):
                 continue
             suffix = suffix_of(file)
-            # Few of many pictures hold text.
+            # Without tesseract pictures count as another kind: most hold no text.
             if suffix and not (suffix in PICTURES and missing(suffix)):
                 found.append(file)
             else:
@@ -353,7 +348,8 @@ def _parsed(stream: BinaryIO, suffix: str, limit: int, seconds: float) -> tuple[
         return _text(stream, suffix, limit)
     found: Iterable[Piece]
     if suffix == ".pdf":
-        found = read_pdf(stream, limit, pictures=ocr.PageReader(seconds * _PICTURES_SHARE).text if ocr.available() else None)
+        end = time.monotonic() + seconds * _PICTURES_SHARE
+        found = read_pdf(stream, limit, pictures=partial(ocr.page_text, end=end) if ocr.available() else None)
     elif suffix in PICTURES:
         found = ocr.read_image(stream, seconds * _PICTURES_SHARE)
     else:
@@ -456,4 +452,4 @@ def _storable(text: str) -> str:
 
 def _reason(error: Exception) -> str:
     named = error.strerror if isinstance(error, OSError) else None
-    return named or " ".join(str(error).split())[:120] or type(error).__name__
+    return named or first_line(error)

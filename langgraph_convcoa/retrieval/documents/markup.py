@@ -58,11 +58,6 @@ def read_markdown(data: bytes) -> list[Piece]:
     r"""The text of a Markdown document without its marks; the title is that of the front matter or the first heading.
 
     Rows of tables are lines "column: value".
-
-    Example:
-        >>> (piece,) = read_markdown(b"# Bees\n\nThey *hum*\nin [spring](https://example.org).\n\n- one")
-        >>> piece.title, piece.text
-        ('Bees', 'They hum in spring.\n\none')
     """
     from markdown_it import MarkdownIt
 
@@ -112,12 +107,7 @@ def _block_text(token: Token) -> str:
 
 
 def read_html(data: bytes) -> list[Piece]:
-    r"""The readable paragraphs of a page, without scripts, styles, navigation, a title that opens them, and the like.
-
-    Example:
-        >>> read_html(b"<title>T</title><script>x()</script><p>One.<p>Two <b>words</b>.")[0].text
-        'One.\n\nTwo words.'
-    """
+    """The readable paragraphs of a page, without scripts, styles, navigation, a title that opens them, and the like."""
     decode(data)  # refuses binary files
     soup = parsed_html(decode_page(data))
     facts = list(_facts(soup)) if soup.find("th") else []
@@ -150,13 +140,7 @@ def _facts(soup: BeautifulSoup) -> Iterator[tuple[Tag, str, list[str]]]:
 
 
 def titled_text(soup: BeautifulSoup) -> tuple[str, str]:
-    r"""The text of an article without a heading that opens it, and its first heading; rows are "cell | cell".
-
-    Example:
-        >>> page = "<h1>Bees</h1><p>They hum.</p><table><tr><td><p>one</p></td><td><p>two</p></td></tr></table>"
-        >>> titled_text(parsed_html(page))
-        ('They hum.\n\none | two', 'Bees')
-    """
+    """The text of an article without a heading that opens it, and its first heading; rows are "cell | cell"."""
     for row in soup.find_all("tr"):
         row.string = " | ".join(" ".join(cell.get_text(" ").split()) for cell in row.find_all(["td", "th"], recursive=False))
     heading = soup.find(["h1", "h2", "h3", "h4", "h5", "h6"])
@@ -291,12 +275,7 @@ def _prune(tree: Any) -> None:
 
 
 def decode_page(body: bytes, declared: str = "") -> str:
-    r"""The text of a page's bytes in their actual character set, whatever the server declares.
-
-    Example:
-        >>> decode_page("Zürich".encode(), "iso-8859-1"), decode_page("Zürich".encode("latin-1"), "utf-8")
-        ('Zürich', 'Zürich')
-    """
+    """The text of a page's bytes in their actual character set, whatever the server declares."""
     for mark, name in ((b"\xef\xbb\xbf", "utf-8-sig"), *BYTE_ORDER_MARKS):
         if body.startswith(mark):
             return body.decode(name, "replace")

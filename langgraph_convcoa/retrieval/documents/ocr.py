@@ -16,7 +16,7 @@ from langgraph_convcoa.retrieval.documents.formats import Piece, unwrap
 _PROGRAM = "tesseract"
 _MOST_LANGUAGES = 4
 _MOST_IMAGES = 20
-"""Of a page: a scanner makes one, or a few strips."""
+"""Pictures of a page that are read; a scanner makes one, or a few strips."""
 
 
 def available() -> bool:
@@ -35,24 +35,15 @@ def read_image(stream: BinaryIO, seconds: float) -> Iterator[Piece]:
         yield Piece(unwrap(text.strip(), 30, printed=True), key=f"page-{number}" if several else "", metadata={"page": number})
 
 
-class PageReader:
-    """Reads the pictures of PDF pages, all within these seconds of clock time."""
-
-    def __init__(self, seconds: float) -> None:
-        self._end = time.monotonic() + seconds
-
-    def text(self, page: Any) -> str | None:
-        """The text of a page of pypdf; None where the time is up."""
-        texts = []
-        for name in list(page.images.keys())[:_MOST_IMAGES]:
-            left = self._end - time.monotonic()
-            if left <= 0:
-                return None
-            try:
-                texts.append(_recognised(page.images[name].data, left))
-            except subprocess.TimeoutExpired:
-                return None
-        return unwrap("\n".join(texts).replace("\f", "\n").strip(), 30, printed=True)
+def page_text(page: Any, end: float) -> str | None:
+    """The text of the pictures of a page of pypdf; None if the time is up at `end` (`time.monotonic`)."""
+    texts = []
+    for name in list(page.images.keys())[:_MOST_IMAGES]:
+        try:
+            texts.append(_recognised(page.images[name].data, max(end - time.monotonic(), 0)))
+        except subprocess.TimeoutExpired:
+            return None
+    return unwrap("\n".join(texts).replace("\f", "\n").strip(), 30, printed=True)
 
 
 def _recognised(image: bytes, seconds: float) -> str:

@@ -75,13 +75,7 @@ def passage_title(passage: Document) -> str:
 
 
 def windows(text: str, size: int = 3, stride: int = 2) -> list[Span]:
-    """Windows of up to three sentences, stride two, as spans of the text: the patterns of a multi-vector passage.
-
-    Example:
-        >>> text = "One. Two. Three. Four."
-        >>> [text[start:end] for start, end in windows(text)]
-        ['One. Two. Three.', 'Three. Four.']
-    """
+    """Windows of up to three sentences, stride two, as spans of the text: the patterns of a multi-vector passage."""
     found = sentences(text)
     if not found:
         start = len(text) - len(text.lstrip())

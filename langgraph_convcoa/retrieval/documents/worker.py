@@ -36,16 +36,8 @@ class Workers:
     has taken over cannot make this process run anything. A worker is killed at a limit, and the next call starts another.
     Threads may share the workers, which end with their owner or this process.
 
-    Args:
-        count: Number of workers.
-        megabytes: Memory of each, beyond what it has at its start (Linux).
-        prepare: A function without arguments that each new worker calls first, such as imports.
-
-    Example:
-        >>> from langgraph_convcoa.text.words import words
-        >>> with Workers() as workers:
-        ...     workers.call(words, "It is so.", seconds=5)
-        ['it', 'is', 'so']
+    There are `count` workers, each with `megabytes` of memory beyond what it has at its start (Linux). A new one first calls
+    `prepare`, which has no arguments.
     """
 
     def __init__(self, count: int = 1, *, megabytes: int = 400, prepare: Callable[[], Any] | None = None) -> None:
@@ -73,10 +65,9 @@ class Workers:
         _end(self._alive)
 
     def call(self, function: Callable[..., Any], *arguments: Any, seconds: float) -> Any:
-        """The result of the function. Its errors are raised: a ConvCoAError as it is, others as LimitError.
+        """The result of the function. A ConvCoAError of it is raised as it is, other errors as LimitError.
 
-        LimitError too if it takes more than `seconds` of the processor (Windows: of time) or too much memory, or ends its
-        process.
+        LimitError too for more than `seconds` of the processor (Windows: of time), too much memory, or an ended process.
         """
         worker = self._free.get()
         try:
@@ -99,24 +90,24 @@ class Workers:
         return answer["value"]
 
 
-class _Worker:
+class _Worker(Child):
     """A process, used by one thread at a time."""
 
     def __init__(self, megabytes: int) -> None:
-        self._child = Child(__name__, f"serve({megabytes})")
+        super().__init__(__name__, f"serve({megabytes})")
         self._calls = 0
         self._full = False
 
     @property
     def usable(self) -> bool:
-        return self._child.usable and self._calls < _CALLS and not self._full
+        return super().usable and self._calls < _CALLS and not self._full
 
     def call(
         self, function: Callable[..., Any], arguments: tuple[Any, ...], seconds: float, *, returns: bool = True
     ) -> _Answer:
         message = [function.__module__, function.__qualname__, list(arguments), seconds, returns]
         try:
-            answer: _Answer = self._child.ask(message, seconds * (_PATIENCE if os.name == "posix" else 1))
+            answer: _Answer = self.ask(message, seconds * (_PATIENCE if os.name == "posix" else 1))
         except EndedError as error:
             spent = error.late or error.status == -getattr(signal, "SIGXCPU", signal.SIGABRT)
             told = f"takes longer than {seconds:.3g} s to read" if spent else "ended the process that read it"
@@ -124,9 +115,6 @@ class _Worker:
         self._calls += 1
         self._full = "memory" in answer
         return answer
-
-    def end(self) -> None:
-        self._child.end()
 
 
 def serve(megabytes: int) -> None:
@@ -151,7 +139,7 @@ def serve(megabytes: int) -> None:
             answer = {"error": type(error).__name__, "module": type(error).__module__, "message": str(error)}
         except RecursionError:
             answer = {"error": "", "message": "is nested too deeply to be read"}
-        except Exception as error:  # noqa: BLE001 - a fault of the parser's own, of which the caller hears
+        except Exception as error:  # noqa: BLE001 - a fault of the parser, which the caller reports
             answer = {"error": "", "message": f"cannot be read ({type(error).__name__})"}
         send(answers, answer)
 

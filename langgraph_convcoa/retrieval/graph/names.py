@@ -69,11 +69,6 @@ def names_of(passage: Document) -> Names:
 
     `metadata["entities"]` is a list of names, `metadata["triples"]` a list of [subject, predicate, object] or
     [subject, object], whose ends are names. Other shapes are ignored.
-
-    Example:
-        >>> found = names_of(Document("Tim Burton directed it.", metadata={"title": "Ed Wood (film)"}))
-        >>> (found.title, found.words) == (name_hash("ed wood"), 2), name_hash("Tim Burton") in found.names
-        (True, True)
     """
     text, title = _words(passage.page_content), _words(_unqualified(passage_title(passage)))
     title_hash = name_hash(_unqualified(passage_title(passage))) if title else 0
@@ -91,13 +86,7 @@ def names_of(passage: Document) -> Names:
 
 
 def names_in(text: str, known: Hashes) -> list[Named]:
-    """The names of a text that are among known ones (growing hashes); the longest of overlapping names.
-
-    Example:
-        >>> known = np.sort([name_hash("Ed Wood"), name_hash("wood")])
-        >>> [name.text for name in names_in("who directed ed wood?", known)]
-        ['ed wood']
-    """
+    """The names of a text that are among known ones (growing hashes); the longest of overlapping names."""
     words = _words(text)
     tokens = np.array([word.hash & ~1 for word in words], dtype=np.int64)
     found: list[Named] = []
@@ -115,12 +104,7 @@ def names_in(text: str, known: Hashes) -> list[Named]:
 
 
 def name_hash(name: str) -> int:
-    """The hash of a name, regardless of case and punctuation; 0 for a name that cannot be searched for.
-
-    Example:
-        >>> name_hash("Ed Wood") == name_hash("ed  wood"), name_hash("the"), name_hash("1984")
-        (True, 0, 0)
-    """
+    """The hash of a name, regardless of case and punctuation; 0 for a name that cannot be searched for."""
     words = _words(name)
     if not 0 < len(words) <= LONGEST or not any(c.isalpha() for c in name):
         return 0
@@ -153,7 +137,7 @@ class _Word(NamedTuple):
     start: int
     stop: int
     capital: bool
-    owner: bool  # Whether 's was behind it.
+    owner: bool  # Whether it ended in 's.
     source: str
 
 

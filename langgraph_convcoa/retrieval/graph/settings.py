@@ -37,10 +37,8 @@ def graph_settings(value: Any) -> GraphSettings | None:
     if isinstance(value, bool):
         return GraphSettings() if value else None
     if isinstance(value, Mapping):
-        # Indexes of earlier releases may have this setting.
-        given = {name: one for name, one in value.items() if name != "lexical_weight"}
         try:
-            return GraphSettings(**given)
+            return GraphSettings(**value)
         except (ValidationError, TypeError) as error:
             raise InputError(f"The settings of the evidence graph cannot be used: {error}") from None
     raise InputError(f"graph must be True, False or GraphSettings, not {value!r:.60}.")

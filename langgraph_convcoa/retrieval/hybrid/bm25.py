@@ -26,7 +26,7 @@ _TURN_WORDS = 32
 _DECAY = 0.7
 # The least weight of a turn, relative to the last: nine turns count.
 _LEAST = 0.05
-# All words of an answer together count at most as much as so many of a question.
+# An answer's words count together at most as much as five words of a question.
 _ANSWER_WORDS = 5
 _ANSWER_CHARACTERS = 1_000
 

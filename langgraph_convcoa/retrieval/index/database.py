@@ -250,10 +250,6 @@ class Transaction:
         """The document of each of these passages that exists."""
         return dict(self._select("SELECT id, document FROM passages WHERE id IN", ids))
 
-    def passage_keys(self, ids: Sequence[str]) -> dict[str, int]:
-        """The key of each of these passages that exists."""
-        return dict(self._select("SELECT id, key FROM passages WHERE id IN", ids))
-
     def documents(self) -> list[tuple[str, dict[str, Any], list[int]]]:
         """Each document's id, the metadata of its first passage, and the keys of its passages."""
         found: dict[str, tuple[str, dict[str, Any], list[int]]] = {}
@@ -270,14 +266,22 @@ class Transaction:
             for key, identity, metadata in self._connection.execute("SELECT key, id, metadata FROM passages"):
                 yield key, Document(id=identity, page_content="", metadata=json.loads(metadata))
 
-    def counts(self) -> tuple[int, int]:
-        """The numbers of documents and passages."""
-        documents, passages = self._connection.execute("SELECT count(DISTINCT document), count(*) FROM passages").fetchone()
-        return documents, passages
+    def count(self) -> int:
+        """The number of passages."""
+        return int(self._connection.execute("SELECT count(*) FROM passages").fetchone()[0])
 
     def passages(self, keys: Sequence[int]) -> dict[int, Passage]:
         """The passages of these keys that exist."""
         return {row[0]: self._passage(row) for row in self._select("SELECT * FROM passages WHERE key IN", keys)}
+
+    def named(self, ids: Sequence[str]) -> list[Document]:
+        """The passages of these documents, and those with these ids, in order."""
+        rows = {
+            row[0]: row
+            for column in ("document", "id")
+            for row in self._select(f"SELECT * FROM passages WHERE {column} IN", ids)  # noqa: S608 -- a name of this package
+        }
+        return [self._passage(rows[key]).document for key in sorted(rows)]
 
     def _passage(self, row: tuple[Any, ...]) -> Passage:
         _, identity, _, text, metadata, spans, checksum = row
@@ -309,7 +313,7 @@ def _heads() -> TypeAdapter[Head]:
 
 
 def _head(text: str) -> Head:
-    """The head in a row; ValueError where it is none, also where only its checksum is right."""
+    """The head in a row; ValueError if it is not valid, even with the right checksum."""
     head = _heads().validate_json(text, strict=True)
     counts = (head.dimension - 1, head.rows, head.next_key - 1, head.commits)
     if not all(0 <= count < 2**53 for count in counts) or (head.rows and not _FILE.fullmatch(head.file)):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sized
-from contextlib import suppress
 from dataclasses import replace as replaced
 from pathlib import Path
 from typing import Any
@@ -13,10 +12,8 @@ from typing import Any
 from langchain_core.documents import Document
 
 from langgraph_convcoa.errors import InputError, RetrievalError
-from langgraph_convcoa.files import remove_remains
-from langgraph_convcoa.retrieval.changes import Committed, batches_of, check_deletable, distinct, select
+from langgraph_convcoa.retrieval.changes import Committed, batches_of, check_deletable, distinct, documents_of, select
 from langgraph_convcoa.retrieval.corpus import Corpus
-from langgraph_convcoa.retrieval.documents.split import rejoined
 from langgraph_convcoa.retrieval.encoders.base import Encoder
 from langgraph_convcoa.retrieval.encoders.cache import PatternCache
 from langgraph_convcoa.retrieval.encoders.choice import encoder_from_settings
@@ -35,8 +32,6 @@ LEXICAL_FILE = "lexical.safetensors"
 """The BM25 index. Missing passages are read at the first query that needs it."""
 GRAPH_FILE = "graph.safetensors"
 """The evidence graph. Missing passages are read at the first query that needs it."""
-# Earlier versions kept an ANN index in it.
-_OLD_FILE = "approximate.safetensors"
 _OPENINGS = 5
 
 
@@ -46,19 +41,6 @@ class Index(Corpus):
     Opening reads no pattern; each block of patterns is compared with its checksum before its first use. Any number of
     processes may read while one writes; they see a commit at their next search. A killed process leaves the index as it was
     after its last commit. RetrievalError if there is no index, it has another version, is damaged or cut short.
-
-    Example:
-        >>> import tempfile
-        >>> from langchain_core.embeddings import DeterministicFakeEmbedding
-        >>> from langgraph_convcoa.retrieval.encoders.embeddings import EmbeddingsEncoder
-        >>> encoder = EmbeddingsEncoder(DeterministicFakeEmbedding(size=8), name="fake")
-        >>> index = Index.create(tempfile.mkdtemp(), encoder, dtype="int8")
-        >>> [done.ids for done in index.ingest([Document("Ada wrote it.", id="a"), Document("In 1843.", id="b")], encoder)]
-        [['a', 'b']]
-        >>> index.delete(["a", "z"])
-        ['a']
-        >>> len(index), len(Index(index.path))
-        (1, 1)
     """
 
     path: Path
@@ -79,11 +61,7 @@ class Index(Corpus):
     def create(
         cls, path: str | Path, encoder: Encoder, *, dtype: PatternType = "float32", settings: Mapping[str, Any] | None = None
     ) -> Index:
-        """Make an empty index with a retriever's settings in a folder that is empty or does not exist.
-
-        InputError for another type of patterns; RetrievalError if the folder is not empty or cannot be made, or the encoder
-        has no name.
-        """
+        """Make an empty index with a retriever's settings in a folder that is empty or does not exist (see `write_index`)."""
         if exists(Path(path)):
             raise RetrievalError(f"{path} holds an index already; open it, or name another folder.")
         write_index(Path(path), empty_memory(), encoder, dtype, settings or {})
@@ -116,12 +94,6 @@ class Index(Corpus):
         """Its encoder, type, dimension, settings and counts."""
         return self.snapshot().head
 
-    @property
-    def document_count(self) -> int:
-        """Number of documents."""
-        with reading(self.path) as database:
-            return database.counts()[0]
-
     def verify(self) -> None:
         """Read everything and compare checksums; RetrievalError says what is damaged."""
         with self._guard:
@@ -140,12 +112,7 @@ class Index(Corpus):
         """Add documents in batches of up to 256; each yielded result is on the disk. Memory is bounded by the batch.
 
         A document with the same id and content as a stored one is skipped without being encoded, so a killed run can be run
-        again. With `replace` a document replaces the one with its id.
-
-        Raises:
-            InputError: An id or metadata cannot be stored.
-            RetrievalError: The encoder is another, an id is stored with another content, documents cannot be encoded, or the
-                index cannot be written to. Earlier batches stay.
+        again. After an error earlier batches stay. Otherwise as `Corpus.ingest`.
         """
         self.snapshot().check_encoder(encoder)
         total = len(documents) if isinstance(documents, Sized) else None
@@ -183,15 +150,9 @@ class Index(Corpus):
         return names
 
     def documents(self, ids: Iterable[str]) -> list[Document]:
-        names, found = distinct(ids), []
+        names = distinct(ids)
         with reading(self.path) as database:
-            for name in names:
-                if keys := database.keys_of([name]).get(name):
-                    passages = database.passages(keys)
-                    found.append(rejoined(name, [passages[key].document for key in sorted(keys)]))
-                elif (key := database.passage_keys([name]).get(name)) is not None:
-                    found.append(database.passages([key])[key].document)
-        return found
+            return documents_of(names, database.named(names))
 
     def compact(self) -> None:
         """Write the patterns again without the deleted ones; readers keep their state."""
@@ -237,12 +198,9 @@ class Index(Corpus):
         self.graph.purge(self.snapshot())
 
     def remove_unused(self) -> None:
-        """Remove an evidence graph that is switched off, and the ANN index of earlier versions."""
+        """Remove an evidence graph that is switched off."""
         if self.head.settings.get("graph") in (None, False):
             self.graph.discard()
-        remove_remains(self.path / _OLD_FILE)
-        with suppress(OSError):
-            (self.path / _OLD_FILE).unlink(missing_ok=True)
 
     def _commit(self, documents: list[Document], encoder: Encoder, replace: bool, cache: PatternCache | None) -> Committed:
         with reading(self.path) as database:

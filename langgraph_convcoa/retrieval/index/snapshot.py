@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import os
-import zlib
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -15,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from langgraph_convcoa.errors import RetrievalError
+from langgraph_convcoa.retrieval.array_file import checksum
 from langgraph_convcoa.retrieval.corpus import Listed, Numbers, Passage, StaleSnapshot, read
 from langgraph_convcoa.retrieval.encoders.base import Encoder, without_arithmetic
 from langgraph_convcoa.retrieval.filters import Filter, predicate
@@ -29,7 +29,7 @@ Checked = set[tuple[str, int, int]]
 
 @dataclass(frozen=True, eq=False)
 class Snapshot:
-    """The passages of an index and their patterns after a commit; deleted ones keep their numbers until `compact`."""
+    """The `View` of an index after a commit; deleted passages keep their numbers until `compact`."""
 
     folder: Path
     head: Head
@@ -71,17 +71,14 @@ class Snapshot:
 
     @property
     def source(self) -> str:
-        """The id of the index."""
         return self.head.index
 
     @property
     def dimension(self) -> int:
-        """Length d of a pattern."""
         return self.head.dimension
 
     @property
     def numbers(self) -> Numbers:
-        """The numbers of the passages that are not deleted."""
         return np.arange(len(self.keys)) if self.alive is None else np.flatnonzero(self.alive)
 
     @property
@@ -91,12 +88,10 @@ class Snapshot:
 
     @property
     def patterns(self) -> Patterns:
-        """The patterns of all passages, also deleted ones; each block's checksum is compared before its first use."""
         self._check(self.blocks)
         return self._patterns
 
     def patterns_for(self, sets: Numbers) -> Patterns:
-        """The patterns; only the blocks of the given passages are checked."""
         firsts = np.array([block.first for block in self.blocks])
         numbers = np.unique(np.searchsorted(firsts, self._patterns.offsets[sets], side="right") - 1)
         self._check([self.blocks[number] for number in numbers])
@@ -108,7 +103,7 @@ class Snapshot:
         if not new:
             return
         with ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:
-            sums = pool.map(lambda block: rows_checksum(self._patterns.values[block.rows]), new)
+            sums = pool.map(lambda block: checksum(self._patterns.values[block.rows]), new)
             for block, found in zip(new, sums, strict=True):
                 if found != block.patterns:
                     rows = f"patterns {block.rows.start} to {block.rows.stop - 1}"
@@ -116,7 +111,6 @@ class Snapshot:
         self.checked.update(names)
 
     def check_encoder(self, encoder: Encoder) -> None:
-        """Raise RetrievalError for another encoder than that of the index."""
         head = self.head
         if without_arithmetic(encoder.name) != without_arithmetic(head.encoder):
             raise RetrievalError(
@@ -130,7 +124,6 @@ class Snapshot:
             )
 
     def fetch(self, numbers: Sequence[int]) -> list[Passage]:
-        """The passages of these numbers; StaleSnapshot if one was deleted meanwhile."""
         keys = self.keys[np.asarray(numbers, dtype=np.int64)].tolist()
         with reading(self.folder) as database:
             found = database.passages(keys)
@@ -142,7 +135,6 @@ class Snapshot:
         return [found[key] for key in keys]
 
     def listed(self) -> list[Listed]:
-        """The documents in the order of their first passages; no text is read."""
         with reading(self.folder) as database:
             found = database.documents()
         numbers = dict(zip(self.keys.tolist(), range(len(self.keys)), strict=True))
@@ -181,13 +173,8 @@ class Snapshot:
             if len(passage.spans) + 1 != size:
                 raise damaged(self.folder, f"the passage {passage.document.id!r} has lost a window")
         with reading(self.folder) as database:
-            if database.head().commits == self.head.commits and database.counts()[1] != len(self):
+            if database.head().commits == self.head.commits and database.count() != len(self):
                 raise damaged(self.folder, "its patterns and passages do not agree")
-
-
-def rows_checksum(rows: npt.NDArray[Any], before: int = 0) -> int:
-    """CRC-32 of rows, after what `before` is the checksum of."""
-    return zlib.crc32(rows.reshape(-1).view(np.uint8).data, before)
 
 
 def _has_functions(condition: Any) -> bool:

@@ -45,10 +45,7 @@ class Changed(NamedTuple):
 class WatchedFiles:
     """Files and folders, and what an index holds of them. After a change all files are read, but only new text is encoded.
 
-    Args:
-        paths: Each with the prefix of the ids and sources of its documents, which may be empty.
-        max_bytes: The most text of a path.
-        told: Called with the name of a file, and why it or a part of it is not read; once for each reason.
+    Each of `paths` has a prefix for the ids and sources of its documents. `told` is called once for each reason.
     """
 
     def __init__(

@@ -22,6 +22,7 @@ from filelock import FileLock, Timeout
 
 from langgraph_convcoa.errors import InputError, RetrievalError
 from langgraph_convcoa.files import flush_folder
+from langgraph_convcoa.retrieval.array_file import checksum
 from langgraph_convcoa.retrieval.changes import Selection, check_storable, entries_of
 from langgraph_convcoa.retrieval.corpus import Passage, View, read
 from langgraph_convcoa.retrieval.encoders.base import Encoder
@@ -37,7 +38,7 @@ from langgraph_convcoa.retrieval.index.database import (
     shrink,
     writing,
 )
-from langgraph_convcoa.retrieval.index.snapshot import Snapshot, rows_checksum
+from langgraph_convcoa.retrieval.index.snapshot import Snapshot
 from langgraph_convcoa.retrieval.memory_corpus import Memory
 from langgraph_convcoa.retrieval.scoring.patterns import Patterns, PatternType, encode_patterns
 
@@ -110,8 +111,7 @@ def compact(folder: Path, snapshot: Snapshot) -> None:
 def write_index(folder: Path, view: View, encoder: Encoder, dtype: PatternType, settings: Mapping[str, Any]) -> None:
     """Write the passages of a view and a retriever's settings as an index, in place of an existing one.
 
-    InputError for another type, or if an id or metadata cannot be stored; RetrievalError if the folder holds something else,
-    or the encoder has no name.
+    InputError if something cannot be stored; RetrievalError for a folder with other files, or an encoder without a name.
     """
     if dtype not in STORED_TYPES:
         raise InputError(f"Patterns cannot be stored as {dtype!r}; use one of {', '.join(STORED_TYPES)}.")
@@ -204,7 +204,7 @@ def _write_rows(folder: Path, head: Head, data: bytes | memoryview) -> None:
             stream.flush()
             os.fsync(stream.fileno())
     except OSError as error:
-        # Free what was written of it.
+        # Remove the part that was written.
         with suppress(OSError):
             os.truncate(path, head.bytes)
         raise RetrievalError(
@@ -229,7 +229,7 @@ def _blocks(patterns: Patterns, keys: Keys, block: Block) -> Iterator[Block]:
                 np.concatenate([block.sizes, np.diff(patterns.offsets[start : stop + 1]).astype(np.int32)]),
                 np.concatenate([block.keys, keys[start:stop]]),
                 np.concatenate([block.scales, *scales]),
-                rows_checksum(patterns.values[row:end], block.patterns),
+                checksum(patterns.values[row:end], block.patterns),
             )
         start, row, block = stop, end, Block(block.rows.stop + end - row)
 

@@ -35,14 +35,7 @@ _TURNS = 100
 
 
 def messages_of(history: Iterable[Turn | Sequence[str] | BaseMessage | Mapping[str, Any]] | None) -> Any:
-    """A chat history whose (role, text) tuples are messages; anything else is returned unchanged.
-
-    Example:
-        >>> [message.type for message in messages_of([("user", "Who?"), ("assistant", "Ada.")])]
-        ['human', 'ai']
-        >>> messages_of([("Who?", "Ada.")])
-        [('Who?', 'Ada.')]
-    """
+    """A chat history whose (role, text) tuples are messages; anything else is returned unchanged."""
     if isinstance(history, str) or not isinstance(history, Iterable):
         return history
     entries = list(history)
@@ -66,10 +59,6 @@ def history_pairs(history: Iterable[Turn | Sequence[str] | BaseMessage | Mapping
     """Earlier turns as pairs of question and answer, from pairs or from messages; InputError for other entries.
 
     Messages of the user and the model count; several in a row are one text. A missing question or answer is empty.
-
-    Example:
-        >>> history_pairs([HumanMessage("Who?"), AIMessage("Ada."), HumanMessage("When?")])
-        [('Who?', 'Ada.'), ('When?', '')]
     """
     if history is None:
         return []
@@ -96,12 +85,7 @@ def history_pairs(history: Iterable[Turn | Sequence[str] | BaseMessage | Mapping
 
 
 def turn_text(turn: Turn) -> str:
-    """The text of an earlier turn that is encoded: its question and the start of its answer.
-
-    Example:
-        >>> turn_text(("Who wrote it?", "Ada."))
-        'Who wrote it? Ada.'
-    """
+    """The text of an earlier turn that is encoded: its question and the start of its answer."""
     question, answer = turn
     return f"{question.strip()} {answer.strip()[:_ANSWER_CHARACTERS]}".strip()
 
@@ -110,11 +94,6 @@ def conversational_state(query: Vectors, history: Vectors, history_weight: float
     """normalise(x + lambda sparsemax(beta_h x H^T) H); x without a history.
 
     The query is x, (d,); the history is H, (t, d), one pattern an earlier turn; lambda is at least 0, beta_h 0 to infinity.
-
-    Example:
-        >>> x, h = np.array([1, 0], dtype=np.float32), np.array([[0, 1]], dtype=np.float32)
-        >>> conversational_state(x, h, 1.0, 1.0).round(3).tolist()
-        [0.7070000171661377, 0.7070000171661377]
     """
     if len(history) == 0 or history_weight == 0:
         return query
@@ -127,11 +106,6 @@ def mixed_states(encoded: Vectors, questions: Vectors, states: Vectors, state_we
 
     x are the vectors of the questions alone; all vectors are (n, d) of length one. For a self-contained question t is near x
     and adds nothing. With p = 0 the query encoder has the same weight for every question.
-
-    Example:
-        >>> t, s = np.eye(2, dtype=np.float32)[:1], np.eye(2, dtype=np.float32)[1:]
-        >>> mixed_states(t, s, s, 1.0, 2.0).round(3).tolist(), mixed_states(t, t, s, 1.0, 2.0).tolist()
-        ([[0.7070000171661377, 0.7070000171661377]], [[0.0, 1.0]])
     """
     weights = np.clip(1 - np.einsum("nd,nd->n", encoded, questions), 0, None)[:, None] ** np.float32(gate)
     mixed = weights * encoded + np.float32(state_weight) * states
@@ -192,7 +166,6 @@ class StateEncoder:
         self.encoder, self.model = encoder, model
         self._vectors = RecentValues[str, Vectors](_KEPT)
         self._asked = RecentValues[_Asked, Vectors](_KEPT)
-        self._checked = False
 
     def states(
         self, queries: Sequence[str], histories: Sequence[Sequence[Turn]], *, history_weight: float, history_beta: float
@@ -202,9 +175,8 @@ class StateEncoder:
         The last 100 turns count, or none with a history weight of 0. RetrievalError if the encoder gives unusable vectors, or
         the model is for another encoder.
         """
-        if self.model is not None and not self._checked:
+        if self.model is not None:
             self.model.check_encoder(self.encoder)
-            self._checked = True
         state = self.model.state.state if self.model is not None and self.model.state is not None else conversational_state
         none = np.zeros((0, 0), dtype=np.float32)
         kept = [list(history[-_TURNS:]) if history_weight else [] for history in histories]
@@ -229,7 +201,7 @@ class StateEncoder:
         asked = {
             row: (query, tuple((question.strip(), answer.strip()) for question, answer in history))
             for row, (query, history) in enumerate(zip(queries, histories, strict=True))
-            if history or model.first_turns
+            if history
         }
         if not asked:
             return states

@@ -14,7 +14,7 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
-from langgraph_convcoa.errors import InputError, RetrievalError
+from langgraph_convcoa.errors import InputError, RetrievalError, first_line
 from langgraph_convcoa.files import checksums, first_damaged, replacing_folder
 from langgraph_convcoa.retrieval.encoders.base import DelegatingEncoder, Encoder
 from langgraph_convcoa.retrieval.encoders.loading import DEFAULT_NAMES
@@ -36,9 +36,14 @@ _SETTINGS = ("beta", "passage_weight", "lexical_weight", "lexical_history", "his
 _STATE_NAMES = ("state.direct", "state.association", "state.history", "state.gate")
 # Parts of an encoder's name, also of earlier releases.
 _DTYPES = ("int8", "float32", "bfloat16", "torchao-int8")
-_REMOVED = {"weights": "weights W_Q, W_K and W_V of the association", "encoder_folder": "weights of the passage encoder"}
+_REMOVED = {
+    "weights": "weights W_Q, W_K and W_V of the association",
+    "encoder_folder": "weights of the passage encoder",
+    "first_turns": "first questions",
+}
 _LARGEST = 1e9
-_PLAIN = ("encoder", "settings", "state_weight", "gate", "first_turns")
+_UNBOUNDED = ("beta", "history_beta")
+_PLAIN = ("encoder", "settings", "state_weight", "gate")
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,17 +59,8 @@ class RetrieverModel:
         query_encoder: The query encoder; when None the state uses the encoder's vectors alone.
         state_weight: g of `mixed_states`.
         gate: p of `mixed_states`.
-        first_turns: The query encoder also reads questions without a history.
         card: The model card, in Markdown.
         source: "default", the folder that the model was loaded from, or empty.
-
-    Example:
-        >>> import tempfile
-        >>> model = RetrieverModel("some/encoder", settings={"history_weight": 0.4})
-        >>> folder = Path(tempfile.mkdtemp()) / "model"
-        >>> model.save(folder)
-        >>> RetrieverModel.load(folder).settings
-        {'history_weight': 0.4}
     """
 
     encoder: str
@@ -73,7 +69,6 @@ class RetrieverModel:
     query_encoder: QueryEncoder | None = None
     state_weight: float = 0.0
     gate: float = 0.0
-    first_turns: bool = False
     card: str = ""
     source: str = ""
 
@@ -83,38 +78,25 @@ class RetrieverModel:
             raise RetrievalError(f"The model has an unknown setting {unknown[0]!r}; known: {', '.join(_SETTINGS)}.")
         numbers = {**self.settings, "state_weight": self.state_weight, "gate": self.gate}
         for name, value in numbers.items():
-            if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value) or value < 0:
-                raise RetrievalError(f"The model's {name} must be a number of at least 0, not {value!r}.")
+            number = isinstance(value, int | float) and not isinstance(value, bool)
+            if not number or not (0 <= value <= _LARGEST or (name in _UNBOUNDED and value == math.inf)):
+                raise RetrievalError(f"The model's {name} must be a number from 0 to {_LARGEST:g}, not {value!r}.")
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> str | tuple[Any, ...]:
         # A pickle names the default model instead of copying it.
         return (default_model, ()) if self is default_model() else super().__reduce_ex__(protocol)
 
-    @property
-    def dimension(self) -> int | None:
-        """Length d of the weights' vectors; None without weights."""
-        return None if self.state is None else self.state.dimension
-
     @classmethod
     def load(cls, path: str | Path) -> RetrieverModel:
-        """Open a model that `save` or `convcoa train` wrote; RetrievalError if there is none or it is damaged.
-
-        Files are compared with their SHA-256 in `config.json`; models of early releases have none.
-        """
+        """Open a model that `save` or `convcoa train` wrote; RetrievalError if there is none or a checksum differs."""
         folder = Path(path)
         config = _read_config(folder)
         try:
             damaged = first_damaged(folder, config["files"])
-        except OSError as error:
-            raise RetrievalError(f"The model {folder} cannot be read ({error}); copy or train it again.") from error
-        if damaged is not None:
-            fault = f"{folder / damaged} is missing or is not what was saved (another SHA-256 than in {_CONFIG})"
-            raise RetrievalError(f"The model is damaged: {fault}; copy or train it again.")
-        try:
+            if damaged is not None:
+                fault = f"{folder / damaged} is missing or is not what was saved (another SHA-256 than in {_CONFIG})"
+                raise RetrievalError(f"The model is damaged: {fault}; copy or train it again.")
             parts = load_file(folder / _WEIGHTS) if config["state"] else {}
-        except (OSError, SafetensorError, ValueError) as error:
-            raise RetrievalError(f"The weights {folder / _WEIGHTS} are missing, damaged or cut short ({error}).") from error
-        try:
             card = (folder / _CARD).read_text(encoding="utf-8") if (folder / _CARD).exists() else ""
             weights = [np.asarray(parts[name], dtype=np.float32) for name in _STATE_NAMES] if config["state"] else []
             return cls(
@@ -124,9 +106,9 @@ class RetrieverModel:
                 source=str(folder),
                 **{name: config[name] for name in _PLAIN},
             )
-        except (KeyError, OSError, UnicodeDecodeError) as error:
-            message = f"The model {folder} lacks a part or cannot be read ({error}); copy or train it again."
-            raise RetrievalError(message) from error
+        except (KeyError, OSError, SafetensorError, ValueError) as error:
+            fault = f"The model {folder} lacks a part or cannot be read ({first_line(error)})"
+            raise RetrievalError(f"{fault}; copy or train it again.") from error
 
     def save(self, path: str | Path) -> None:
         """Write the model to a folder, in place of a model there, completely or not at all.
@@ -165,10 +147,11 @@ class RetrieverModel:
         if found != self.encoder:
             fault = f"{f'The model {self.source}'.rstrip()} was trained for the encoder {self.encoder!r}, not {found!r}"
             raise RetrievalError(f"{fault}; train one for this encoder, or use model='untrained'.")
-        dimension = encoder.dimension
-        if self.dimension not in (None, dimension):
-            fault = f"The model is for vectors of length {self.dimension}, the encoder {found!r} gives {dimension}"
-            raise RetrievalError(f"{fault}; train it again.")
+        if self.state is not None and self.state.dimension != encoder.dimension:
+            raise RetrievalError(
+                f"The model is for vectors of length {self.state.dimension}, the encoder {found!r} gives {encoder.dimension}; "
+                "train it again."
+            )
 
 
 @cache
@@ -198,12 +181,7 @@ def model_for(model: RetrieverModel | str | None, encoder: Encoder) -> Retriever
 
 
 def encoder_identity(name: str) -> str:
-    """An encoder's name without dtype and length, which a model does not depend on.
-
-    Example:
-        >>> encoder_identity("sentence-transformers/all-MiniLM-L6-v2|int8|256")
-        'sentence-transformers/all-MiniLM-L6-v2'
-    """
+    """An encoder's name without dtype and length, which a model does not depend on."""
     return "|".join(part for part in name.split("|") if part not in _DTYPES and not part.isdigit())
 
 
@@ -260,17 +238,11 @@ def _read_config(folder: Path) -> dict[str, Any]:
     for name, part in _REMOVED.items():
         if config.get(name):
             raise RetrievalError(f"The model {folder} was trained with {part}, which were removed; train it again.")
-    # Early releases had no gate and no checksums.
-    config = {"gate": 0.0, "files": {}, **config}
     kinds: dict[str, type | tuple[type, ...]] = {
         "encoder": str, "settings": dict, "state": bool, "tower": bool,
-        "state_weight": (int, float), "gate": (int, float), "first_turns": bool, "files": dict,
+        "state_weight": (int, float), "gate": (int, float), "files": dict,
     }  # fmt: skip
     for name, kind in kinds.items():
         if not isinstance(config.get(name), kind):
-            raise RetrievalError(f"{path} has no usable {name!r}; copy or train the model again.")
-    for name, value in (*config["settings"].items(), ("state_weight", config["state_weight"]), ("gate", config["gate"])):
-        # Only beta may be infinite; integers may exceed what a float holds.
-        if isinstance(value, int | float) and not (abs(value) <= _LARGEST or (name == "beta" and value == math.inf)):
             raise RetrievalError(f"{path} has no usable {name!r}; copy or train the model again.")
     return config

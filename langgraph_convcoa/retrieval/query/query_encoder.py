@@ -15,7 +15,7 @@ import numpy.typing as npt
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-from langgraph_convcoa.errors import RetrievalError
+from langgraph_convcoa.errors import RetrievalError, first_line
 from langgraph_convcoa.files import replacing
 from langgraph_convcoa.retrieval.encoders.base import Vectors, normalised
 from langgraph_convcoa.retrieval.encoders.bert import Array, bert_of
@@ -48,13 +48,7 @@ class Differences:
 
     @classmethod
     def between(cls, base: Mapping[str, Array], trained: Mapping[str, Array]) -> Differences:
-        """The differences of trained weights from those of an encoder; RetrievalError for another architecture.
-
-        Example:
-            >>> found = Differences.between({"w": np.zeros((1, 2))}, {"w": np.array([[0.5, 1.27]])})
-            >>> found.tensors["w"].tolist(), found.added("w").tolist()
-            ([[50, 127]], [[0.5, 1.2699999809265137]])
-        """
+        """The differences of trained weights from those of an encoder; RetrievalError for another architecture."""
         if {name: tensor.shape for name, tensor in base.items()} != {name: tensor.shape for name, tensor in trained.items()}:
             raise RetrievalError("The trained query encoder and its encoder are not of one architecture.")
         tensors: dict[str, npt.NDArray[Any]] = {}
@@ -150,17 +144,13 @@ class QueryEncoder:
             with safe_open(path, framework="numpy") as stored:
                 head = stored.metadata() or {}
                 tensors = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118 - no mapping
-        except (OSError, SafetensorError, ValueError) as error:
-            message = f"The query encoder {path} is missing, damaged or cut short ({error}); copy it again."
-            raise RetrievalError(message) from error
-        if head.get("format") != _FORMAT or head.get("version") != str(_VERSION):
-            found = f"version {head.get('version')}" if head.get("format") == _FORMAT else "another kind of file"
-            raise RetrievalError(f"The query encoder {path} is {found}; this library reads version {_VERSION}.")
-        try:
+            if head.get("format") != _FORMAT or head.get("version") != str(_VERSION):
+                raise RetrievalError(f"{path} is no query encoder of version {_VERSION}, which this library reads.")
             reading = Reading(**json.loads(head["reading"]))
             return cls(head["base"], Differences(tensors, head["base_hash"]), reading)
-        except (KeyError, TypeError, ValueError, RecursionError) as error:
-            raise RetrievalError(f"The head of the query encoder {path} cannot be read ({error}); copy it again.") from error
+        except (OSError, SafetensorError, KeyError, TypeError, ValueError, RecursionError) as error:
+            fault = f"The query encoder {path} is missing, damaged or cut short ({first_line(error)})"
+            raise RetrievalError(f"{fault}; copy it again.") from error
 
     def save(self, path: str | Path) -> None:
         """Write the differences to a file, completely or not at all."""

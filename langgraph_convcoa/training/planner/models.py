@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from langgraph_convcoa.errors import InputError, ModelError
+from langgraph_convcoa.errors import InputError, ModelError, first_line
 
 
 def require(*packages: str) -> None:
@@ -33,8 +33,8 @@ def load_planner(name: str | Path, *, dtype: str = "auto") -> tuple[Any, Any]:
         model = loader.from_pretrained(place, dtype=dtype, trust_remote_code=False)
     # The hub, the file formats and torch raise errors of many types.
     except Exception as error:
-        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)[:200]
-        raise ModelError(f"Cannot load the model {place!r} ({reason}): name a model of the hub, or a folder.") from error
+        fault = f"Cannot load the model {place!r} ({first_line(error)})"
+        raise ModelError(f"{fault}: name a model of the hub, or a folder.") from error
     if not getattr(tokenizer, "chat_template", None):
         raise InputError(f"The model {place} has no chat template: name an instruction-tuned model.")
     if tokenizer.pad_token is None:

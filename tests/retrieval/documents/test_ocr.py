@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import os
 import shutil
+import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -105,7 +107,7 @@ def test_a_program_that_is_installed_reads_them(tmp_path: Path, tesseract: Path)
 def test_pages_beyond_the_time_are_named(tesseract: Path) -> None:
     tesseract.write_text('#!/bin/sh\n[ "$1" = --list-langs ] || exec sleep 30\n')
     pages = joined(pdf_bytes("First."), scan("a", "b"))
-    first, told = read_pdf(io.BytesIO(pages), 1_000, pictures=ocr.PageReader(0.3).text)
+    first, told = read_pdf(io.BytesIO(pages), 1_000, pictures=partial(ocr.page_text, end=time.monotonic() + 0.3))
     assert (first.metadata, told.skipped) == ({"page": 1}, "pages 2 to 3 hold images only: there was no time to read all")
 
 

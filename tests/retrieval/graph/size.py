@@ -81,7 +81,7 @@ def main() -> None:
     memory = megabytes() - before
     plain, walked = (queries(retriever.model_copy(update={"graph": graph}), questions) for graph in (False, True))
     links, _ = corpus.graph.links(corpus.snapshot())
-    print(f"{count} passages, {len(links.entities)} entities, {links.edges} links")
+    print(f"{count} passages, {len(links.entities)} entities, {links.shares.nnz} links")
     print(
         f"built in {built:.1f} s of processor time, {memory:.0f} MB more at most; a query {walked:.1f} ms, {plain:.1f} without"
     )

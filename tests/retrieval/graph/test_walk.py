@@ -83,7 +83,7 @@ def test_a_passage_that_was_deleted_is_in_no_path(tmp_path):
 
 def test_the_steps_and_weights_are_settings(tmp_path):
     assert "man" not in ids(retriever(graph=GraphSettings(steps=0)).invoke(QUESTION))
-    kept = retriever(graph={"damping": 0.6, "lexical_weight": 0.3}, path=tmp_path / "index")
+    kept = retriever(graph={"damping": 0.6}, path=tmp_path / "index")
     assert HopfieldRetriever.from_pretrained(kept.corpus.path, encoder=BagOfWords()).graph == GraphSettings(damping=0.6)
     with pytest.raises(InputError, match="graph"):
         retriever(graph={"damping": 2})

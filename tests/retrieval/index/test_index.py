@@ -56,7 +56,7 @@ def test_an_index_holds_the_same_patterns_as_a_memory(tmp_path, small, dtype):
     if dtype == "int8":
         np.testing.assert_array_equal(again.snapshot().patterns.scales, memory.patterns.scales)
     assert list(read(again.snapshot())) == list(read(memory))
-    assert (len(again), again.head.dimension, again.document_count) == (700, 32, 700)
+    assert (len(again), again.head.dimension, len(again.snapshot().listed())) == (700, 32, 700)
 
 
 def test_the_pattern_file_is_hardly_larger_than_the_patterns(index, small):
@@ -163,7 +163,7 @@ def test_deleting_what_is_not_there_deletes_nothing(index, small):
         index.delete(["d0", "book#1"])
     with pytest.raises(InputError, match="a text, not 3"):
         index.delete([3])
-    assert index.document_count == 3
+    assert len(index.snapshot().listed()) == 3
     assert index.head.commits == commits
     assert index.delete(["d0", "nobody"]) == ["d0"]
 
@@ -329,3 +329,9 @@ def test_open_or_create(tmp_path, small):
         open_or_create(tmp_path / "i", BagOfWords("other", dimension=32), None, {})
     with pytest.raises(RetrievalError, match="holds an index already"):
         Index.create(tmp_path / "i", small)
+
+
+def test_the_setting_of_the_removed_approximate_search_is_ignored(index, small):
+    put(index, documents(3), small)
+    index.put_settings({**index.head.settings, "approximate": {"candidates": 200}})
+    assert len(HopfieldRetriever.from_pretrained(index.path, encoder=small).invoke("number 2", k=3)) == 3

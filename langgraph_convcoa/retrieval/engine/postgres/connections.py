@@ -12,8 +12,7 @@ from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from langgraph_convcoa.errors import InputError, RetrievalError
-from langgraph_convcoa.errors.redaction import redact
+from langgraph_convcoa.errors import InputError, RetrievalError, first_line
 from langgraph_convcoa.retrieval.engine.base import end_of
 from langgraph_convcoa.retrieval.engine.postgres.driver import cut, passwords_of, settings_of
 
@@ -122,8 +121,7 @@ class Connections:
         """An error of the driver in plain words."""
         from psycopg import errors
 
-        line = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        reason = redact(line, self._secrets)[:200].rstrip(".")
+        reason = first_line(error, self._secrets).rstrip(".")
         if limit is not None and end is not None and (isinstance(error, errors.QueryCanceled) or time.monotonic() >= end):
             return RetrievalError(f"{self.label} did not answer within {limit:g} s; it is too busy, or stopped.")
         state = error.sqlstate or ""
