@@ -378,6 +378,15 @@ def test_a_failed_turn_can_be_resumed_without_repeating_its_plan() -> None:
     assert len(model.prompts) == 3, "plan, the failed answer, the answer"
 
 
+def test_a_failed_call_counts_in_its_own_thread_only() -> None:
+    model = ScriptedModel(replies=[RuntimeError("down"), direct("In 1982 [1]."), direct("In 1982 [1].")])
+    graph, question = compiled(model, InMemorySaver()), {"messages": [HumanMessage("When?", id="the same")]}
+    with pytest.raises(ModelError):
+        graph.invoke(question, thread("a"))
+    calls = [graph.invoke(inputs, thread(name))["usage"]["llm_calls"] for name, inputs in (("b", question), ("a", None))]
+    assert calls == [1, 2]
+
+
 @pytest.mark.parametrize("asynchronous", [False, True])
 @pytest.mark.parametrize("stop", ["recall", "look", "plan", "knowledge_retrieval", "verify", "correct", "answer"])
 async def test_a_turn_can_be_edited_and_resumed_after_every_node(stop: str, asynchronous: bool) -> None:

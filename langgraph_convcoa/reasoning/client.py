@@ -17,6 +17,7 @@ from langchain_core.runnables import RunnableConfig, RunnableParallel, RunnableS
 from langchain_core.runnables.config import merge_configs
 from langgraph.constants import TAG_NOSTREAM
 
+from langgraph_convcoa.errors import ConvCoAError, ModelError
 from langgraph_convcoa.reasoning.models import call_error, described, status_code
 from langgraph_convcoa.reasoning.parsing import LONGEST_REPLY, without_thought
 from langgraph_convcoa.reasoning.wrapped import ChatModel, own_config, retries_streams
@@ -186,14 +187,18 @@ class ModelClient:
         unset = self._bare and getattr(self.model, "stream_usage", True) is None
         usage = stream is not None and unset and getattr(self.model, "disable_streaming", False) is not True
         wanted = frozenset([*(["schema"] if self._bare and schema else []), *(["usage"] if usage else [])])
-        return _Attempt(wanted - self._rejected, wanted - self._rejected, stream)
+        best = wanted - self._rejected
+        return _Attempt(best, best, stream)
 
     def _next(self, attempt: _Attempt, error: Exception, config: RunnableConfig) -> _Attempt:
-        """The next attempt after a failure, which is raised where there is none.
+        """The next attempt after a failure; raises the failure if there is none.
 
-        A way is given up for good only when the same request then goes through: a prompt that is too long is rejected either
-        way. What a reader has seen cannot be taken back.
+        A prompt that is too long is rejected with and without a schema. So `_done` gives a way up for good only after the
+        same request succeeded without it. A stream that has begun is not repeated: a reader may have seen a part of it.
         """
+        if isinstance(error, ConvCoAError) and not isinstance(error, ModelError):
+            # Of the verifier, which reads the stream.
+            raise error
         stream = attempt.stream
         if stream is None or not stream.begun:
             best, rejected = attempt.best, _REJECTED.get(status_code(error), _Way())

@@ -51,7 +51,7 @@ class DataAnalysis(BaseAction):
         description: What the tables are about, for the planner, in front of their columns.
         sample_values: Show the planner, and so the model's provider, a few values of each column.
         max_rows: Rows of a result that are kept, at most 100,000.
-        timeout: Seconds a query may take.
+        timeout: Seconds a query may take; for files and PostgreSQL. Other databases have no limit.
         memory_limit: Memory that tables of files and the queries over them may take together.
         schema_budget: Characters of the tables' description at most.
 
