@@ -98,9 +98,8 @@ def as_node(
 ) -> RunnableCallable:
     """A node of the graph from a function and its async twin; without a twin, the function runs in a thread.
 
-    Both are called as `work(parts, state, config, runtime)` with a config that counts model calls. The update gets the costs
-    of the node, unless it has them, and the trace gets its facts. A node that fails writes no costs: its counter waits for the
-    turn to be resumed.
+    Both are called as `work(parts, state, config, runtime)` with a config that counts model calls. The costs of the node are
+    added to its update, and its facts to the trace. If a node fails, its counter is kept until the turn is resumed.
     """
     counters: LRUCache[tuple[Any, str], UsageCounter] = LRUCache(_COUNTERS)
     lock = threading.Lock()
