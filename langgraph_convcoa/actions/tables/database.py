@@ -18,18 +18,14 @@ if TYPE_CHECKING:
 
 _DIALECTS = {"postgresql": "postgres", "mariadb": "mysql", "mssql": "tsql"}
 _SAMPLED_ROWS = 200
-_CONNECT_SECONDS = 10
+_READ_SECONDS = 30.0
+"""Seconds that PostgreSQL may take for each statement that reads its catalogue."""
 _FRESH_SECONDS = 60.0
 _MOST_MILLISECONDS = 2_000_000_000
 """A little less than PostgreSQL's longest time limit."""
 _CANCELLED = ("57014", "25P03")
 _SECRET_KEY = re.compile(r"pass|pwd|secret|token|key", re.IGNORECASE)
-_POSTGRES_ARGUMENTS = {
-    "connect_timeout": _CONNECT_SECONDS,
-    "keepalives_idle": 10,
-    "keepalives_interval": 5,
-    "keepalives_count": 3,
-}
+_POSTGRES_ARGUMENTS = {"connect_timeout": 10, "keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3}
 _POSTGRES_SETTINGS = {
     "standard_conforming_strings": "on",
     # Compiling an expression ignores the time limit.
@@ -115,7 +111,7 @@ class DatabaseTables:
         from sqlalchemy.exc import SQLAlchemyError
 
         try:
-            with self._read_only(_CONNECT_SECONDS * 3) as connection:
+            with self._read_only(_READ_SECONDS) as connection:
                 tables = self._reflected(connection)
             self._read_at = time.monotonic()
             return tables
