@@ -24,14 +24,6 @@ def replacing(target: str | Path, *, private: bool = False) -> Iterator[Path]:
     It is flushed to the disk before it replaces the target, and removed on an error. A killed process leaves it behind
     (`remove_remains`). It gets the permissions of the target; a new target gets those of the umask, or 0600 if `private`. A
     missing folder is created.
-
-    Example:
-        >>> import tempfile
-        >>> target = Path(tempfile.mkdtemp()) / "settings.json"
-        >>> with replacing(target) as temporary:
-        ...     _ = temporary.write_text("{}")
-        >>> target.read_text(), [path.name for path in target.parent.iterdir()]
-        ('{}', ['settings.json'])
     """
     target = Path(target)
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -106,16 +98,7 @@ def remove_remains(target: str | Path) -> None:
 
 
 def checksums(folder: Path) -> dict[str, str]:
-    """SHA-256 of each file in a folder and its subfolders, by its relative path.
-
-    Example:
-        >>> import tempfile
-        >>> folder = Path(tempfile.mkdtemp())
-        >>> _ = (folder / "a.txt").write_text("a")
-        >>> found = checksums(folder)
-        >>> {name: digest[:8] for name, digest in found.items()}, first_damaged(folder, found)
-        ({'a.txt': 'ca978112'}, None)
-    """
+    """SHA-256 of each file in a folder and its subfolders, by its relative path."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     return {path.relative_to(folder).as_posix(): _digest(path) for path in files}
 
@@ -184,13 +167,6 @@ def sqlite_connection(
     The transaction is committed at the end of the block and rolled back on an error. With `autocommit` the block commits its
     own transactions; an open one is rolled back. `error` makes the error to raise from an `sqlite3.Error`, or from the
     `UnicodeDecodeError` of damaged text.
-
-    Example:
-        >>> import tempfile
-        >>> with sqlite_connection(Path(tempfile.mkdtemp()) / "numbers.sqlite") as connection:
-        ...     _ = connection.execute("CREATE TABLE numbers (value INTEGER)")
-        ...     connection.execute("SELECT count(*) FROM numbers").fetchone()
-        (0,)
     """
     try:
         with closing(open_sqlite(path, mode, timeout=timeout, autocommit=autocommit)) as connection:

@@ -14,7 +14,7 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.types import RetryPolicy
 from pydantic import ValidationError
 
-from langgraph_convcoa.actions.base import Action, BaseAction
+from langgraph_convcoa.actions.base import Action
 from langgraph_convcoa.actions.knowledge import Retriever
 from langgraph_convcoa.actions.runner import ActionRunner, is_transient
 from langgraph_convcoa.actions.wrap import as_actions
@@ -112,7 +112,9 @@ def build_graph(
         >>> out["citations"][0]["id"]
         'hopfield'
     """
-    runner = ActionRunner(_actions(retriever, actions))
+    runner = ActionRunner(as_actions(retriever, actions))
+    if taken := [name for name in runner.actions if name in _NODES]:
+        raise InputError(f"an action cannot be called {taken[0]!r}: a node of the graph has that name")
     settings_model = context_of(runner.actions.values())
     own_documents = runner.actions.get("knowledge_retrieval")
     without_model = ExtractiveReasoner(own_documents.encoder if own_documents else None)
@@ -132,8 +134,8 @@ def build_graph(
         ConvCoAState, context_schema=settings_model, input_schema=ConvCoAInput, output_schema=ConvCoAOutput
     )
     names = list(runner.actions)
-    deeper = [name for name in names if runner.deepens(name)]
-    mended = [name for name in names if runner.repairs(name)]
+    deeper = [name for name in names if runner[name].deepens]
+    mended = [name for name in names if runner[name].repairs]
     for name, (work, awork) in _NODES.items():
         if name != "repair" or mended:
             to = (*names, "verify", "remember") if name == "approve" else None
@@ -167,13 +169,6 @@ def _query_encoder(runner: ActionRunner) -> QueryEncoder | None:
     """The first encoder of questions among the actions."""
     encoders = (action.encoder for action in runner.actions.values())
     return next((encoder for encoder in encoders if hasattr(encoder, "encode_queries")), None)
-
-
-def _actions(retriever: Retriever | None, actions: Sequence[Action | BaseTool | BaseRetriever] | None) -> list[BaseAction]:
-    given = as_actions(retriever, actions)
-    if taken := [action.name for action in given if action.name in _NODES]:
-        raise InputError(f"an action cannot be called {taken[0]!r}: a node of the graph has that name")
-    return given
 
 
 def _settings(context: ConvCoAContext | dict[str, Any] | None, model: type[ConvCoAContext]) -> ConvCoAContext:
@@ -215,15 +210,13 @@ def _chat_model(
 
 def _models(models: Mapping[str, str | ChatModel] | None, model: str | ChatModel | None) -> Mapping[str, str | ChatModel]:
     """The models of single nodes, checked."""
-    if not models:
-        return {}
-    if not isinstance(models, Mapping):
+    if models and not isinstance(models, Mapping):
         raise InputError(f"models must be a dict from a node to its model, not {type(models).__name__}")
-    if model is None:
+    if models and model is None:
         raise InputError("models goes with model, which the other nodes ask: give both")
-    if unknown := [name for name in models if name not in _ASKING]:
+    if unknown := [name for name in models or () if name not in _ASKING]:
         raise InputError(f"models: no node called {unknown[0]!r} asks a model; those that do are {', '.join(_ASKING)}")
-    return models
+    return models or {}
 
 
 def _reasoner_of(

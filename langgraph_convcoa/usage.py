@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable
-from typing import Any, NotRequired, cast
+from typing import Any, cast
 from uuid import UUID
 
 from langchain_core.callbacks import BaseCallbackHandler
@@ -15,18 +15,13 @@ from typing_extensions import TypedDict
 
 
 class NodeUsage(TypedDict):
-    """The cost of one node in this turn.
-
-    `parts` is there if the node asked a model: the tokens of `instructions`, `conversation`, `evidence` and `reply`. The first
-    three split the input tokens by characters.
-    """
+    """The cost of one node in this turn."""
 
     llm_calls: int
     input_tokens: int
     output_tokens: int
     retrievals: int
     seconds: float
-    parts: NotRequired[dict[str, int]]
 
 
 class Usage(NodeUsage):
@@ -63,17 +58,8 @@ def total_usage(costs: dict[str, NodeUsage], seconds: float, recalled: int = 0, 
 
 
 def _sum(costs: Iterable[NodeUsage]) -> NodeUsage:
-    total: dict[str, Any] = dict(node_usage())
-    for cost in costs:
-        for name, value in cost.items():
-            total[name] = _added(total.get(name), value)
-    return cast("NodeUsage", total)
-
-
-def _added(one: Any, other: Any) -> Any:
-    if isinstance(other, dict):
-        return {name: (one or {}).get(name, 0) + other.get(name, 0) for name in {**(one or {}), **other}}
-    return one + other
+    each = [node_usage(), *costs]
+    return cast("NodeUsage", {name: sum(cost[name] for cost in each) for name in node_usage()})  # type: ignore[literal-required]
 
 
 class UsageCounter(BaseCallbackHandler):
@@ -90,7 +76,6 @@ class UsageCounter(BaseCallbackHandler):
         self.llm_calls = 0
         self.input_tokens = 0
         self.output_tokens = 0
-        self.parts: dict[str, int] = {}
 
     def on_chat_model_start(
         self,
@@ -113,13 +98,11 @@ class UsageCounter(BaseCallbackHandler):
             message = generation.message if isinstance(generation, ChatGeneration) else None
             reported = message.usage_metadata if isinstance(message, AIMessage) else None
             if reported:
-                sent, written = reported["input_tokens"], reported["output_tokens"]
+                self.input_tokens += reported["input_tokens"]
+                self.output_tokens += reported["output_tokens"]
             else:
-                sent = count_tokens_approximately(prompt)
-                written = count_tokens_approximately([message]) if message is not None else 0
-            self.input_tokens += sent
-            self.output_tokens += written
-            self._count_parts(prompt, sent, written)
+                self.input_tokens += count_tokens_approximately(prompt)
+                self.output_tokens += count_tokens_approximately([message]) if message is not None else 0
 
     def on_llm_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
         with self._lock:
@@ -127,16 +110,12 @@ class UsageCounter(BaseCallbackHandler):
             if prompt is not None:
                 self.input_tokens += count_tokens_approximately(prompt)
 
-    def _count_parts(self, prompt: list[BaseMessage], sent: int, written: int) -> None:
-        """Split the tokens by the parts of a prompt, if the prompt says how many characters each part has."""
-        shares = next((m.response_metadata["parts"] for m in prompt if "parts" in m.response_metadata), None)
-        if shares is None:
-            return
-        total = max(sum(len(message.text) for message in prompt), 1)
-        parts = {name: round(sent * characters / total) for name, characters in shares.items()}
-        self.parts = _added(self.parts, {"instructions": sent - sum(parts.values()), **parts, "reply": written})
-
     def cost(self, seconds: float) -> NodeUsage:
         """The counts so far, of a node that took `seconds`."""
-        counts = {"llm_calls": self.llm_calls, "input_tokens": self.input_tokens, "output_tokens": self.output_tokens}
-        return cast("NodeUsage", node_usage(seconds) | counts | ({"parts": dict(self.parts)} if self.parts else {}))
+        return {
+            "llm_calls": self.llm_calls,
+            "input_tokens": self.input_tokens,
+            "output_tokens": self.output_tokens,
+            "retrievals": 0,
+            "seconds": seconds,
+        }

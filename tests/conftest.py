@@ -3,7 +3,8 @@
 Shared doubles, to be used before a new one is written:
     tests/fakes.py          `ScriptedModel` (the model) and its replies `plan`, `node`, `direct`, `corrections`;
                             `KeywordRetriever`, `FixedRetriever`, `WaitingAction`; `chain_item`;
-                            `turn(graph, inputs, asynchronous=, streamed=)` runs a turn
+                            `turn(graph, inputs, asynchronous=, streamed=)` runs a turn;
+                            `decided_by(response, reviews)` reads a person's decisions
     tests/fake_encoder.py   `WordEncoder` (the encoder)
     tests/openai_server.py  `OpenAIServer(script)`, a server of chat completions, and `server.model()`, its client
     tests/data.py           `write_dataset(folder, queries, corpus)` and `write_rows(path, rows)`

@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
+from unittest import mock
 
 from langchain_core.callbacks import CallbackManagerForLLMRun, CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
@@ -13,10 +14,11 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_core.retrievers import BaseRetriever
-from pydantic import Field, PrivateAttr
+from pydantic import BaseModel, Field, PrivateAttr
 
 from langgraph_convcoa.actions.base import ActionRequest
 from langgraph_convcoa.chain import ChainItem, Status
+from langgraph_convcoa.nodes.decisions import Decided, Review, decide
 from langgraph_convcoa.verification.verifier import LexicalVerifier
 
 WORDS = LexicalVerifier(0.4)
@@ -79,6 +81,16 @@ async def turn(
     output: dict[str, Any] = parts[-1][1]
     assert "".join(part[0].text for mode, part in parts if mode == "messages") == output["answer"]
     return output
+
+
+def decided_by(response: Any, reviews: Sequence[Review]) -> list[Decided]:
+    """What the graph reads from a response to an interrupt for some reviews."""
+
+    def respond(value: Any, response_schema: type[BaseModel]) -> Any:
+        return response_schema.model_validate(response)
+
+    with mock.patch("langgraph_convcoa.nodes.decisions.interrupt", respond):
+        return decide(reviews)
 
 
 class FixedRetriever(BaseRetriever):

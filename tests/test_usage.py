@@ -35,19 +35,6 @@ def test_reported_tokens_are_counted() -> None:
     assert counter.cost(1.0) == {"llm_calls": 1, "input_tokens": 7, "output_tokens": 3, "retrievals": 0, "seconds": 1.0}
 
 
-def test_tokens_are_told_apart_by_the_parts_of_a_prompt() -> None:
-    counter, run = UsageCounter(), uuid.uuid4()
-    prompt = HumanMessage("i" * 30 + "c" * 20 + "e" * 50, response_metadata={"parts": {"conversation": 20, "evidence": 50}})
-    for _ in range(2):
-        counter.on_chat_model_start({}, [[prompt]], run_id=run)
-        usage = {"input_tokens": 40, "output_tokens": 3, "total_tokens": 43}
-        counter.on_llm_end(result("a", usage_metadata=usage), run_id=run)
-    parts = {"instructions": 24, "conversation": 16, "evidence": 40, "reply": 6}
-    assert counter.cost(1.0)["parts"] == parts
-    total = total_usage({"plan": counter.cost(1.0), "recall": node_usage(), "correct": counter.cost(0.0)}, 0)
-    assert total["parts"] == {name: 2 * tokens for name, tokens in parts.items()}
-
-
 def test_a_failed_request_counts_with_its_prompt() -> None:
     counter, run = UsageCounter(), uuid.uuid4()
     counter.on_chat_model_start({}, [[HumanMessage("word " * 100)]], run_id=run)

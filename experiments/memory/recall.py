@@ -15,7 +15,7 @@ from typing import NamedTuple
 from langgraph_convcoa.datasets.queries import Dataset, Query
 from langgraph_convcoa.memory.conversation_memory import ConversationMemory
 from langgraph_convcoa.retrieval.progress import Progress, track
-from langgraph_convcoa.text.same_question import asks_the_same
+from langgraph_convcoa.text.same_question import SAME_SIMILARITY, words_agree
 from langgraph_convcoa.text.words import content_words, words
 
 _YEAR = re.compile(r"\b(1[5-9]\d\d|20[0-4]\d)\b")
@@ -73,7 +73,7 @@ def evaluate_recall(
                 vectors = memory.vectors([text for pair in block for text in (pair.first, pair.second)])
                 for n, pair in enumerate(block):
                     similarity = float(vectors[2 * n] @ vectors[2 * n + 1])
-                    found = asks_the_same(pair.first, pair.second, similarity)
+                    found = similarity >= SAME_SIMILARITY and words_agree(pair.first, pair.second)
                     counts.setdefault((pair.kind, pair.same), []).append(found)
                 advance(len(block))
             rows += [RecallRow(part, kind, same, len(found), sum(found)) for (kind, same), found in counts.items()]

@@ -29,9 +29,9 @@ class ActionRequest:
 
     Attributes:
         question: The user's question.
-        sub_question: The question that this action answers; self-contained unless `history` is given.
-        guess_answer: The planner's guess; may be empty.
-        action_input: The planner's text for this action: SQL, search keywords, or nothing.
+        sub_question: The question to look up; self-contained unless `history` is given.
+        guess_answer: The planner's guess, or "".
+        action_input: The planner's text for this action, such as SQL or search keywords, or "".
         history: Earlier pairs of question and answer, oldest first; empty if the sub-question is self-contained.
         k: Number of pieces of evidence.
         neighbours: Number of parts of the same document on either side of each piece.
@@ -120,7 +120,7 @@ class BaseAction(ABC):
 
 
 class GivenAction(BaseAction):
-    """An object of the user that has only some of the members of `BaseAction`; the others have their defaults."""
+    """An object of the user with the options that it has; the others have the defaults of `BaseAction`."""
 
     def __init__(self, given: Action) -> None:
         self.given = given
@@ -137,10 +137,10 @@ class GivenAction(BaseAction):
 
 
 def as_action(given: Action | BaseAction) -> BaseAction:
-    """A `BaseAction` of any object with `name`, `description` and `async retrieve`.
+    """Wrap an object with `name`, `description` and `async retrieve` as a `BaseAction`.
 
     Raises:
-        InputError: The object is no action, or its name cannot be one.
+        InputError: The object has not these members, or its name has other signs than letters, digits, _ and -.
     """
     if not isinstance(given, Action):
         raise InputError(f"{type(given).__name__} is not an action: it needs name, description and async retrieve(request)")

@@ -50,11 +50,11 @@ class KnowledgeRetrieval(BaseAction):
 
     Args:
         retriever: Any LangChain retriever, or a chain from a question to documents, such as `retriever | rerank`.
-        name: What the planner and the chain call this action.
-        description: What the planner reads; say what the documents are about.
+        name: The action's name for the planner and the chain.
+        description: What the documents are about, for the planner.
 
     Raises:
-        InputError: `retriever` is neither; or, when it is used, it does not take a question or return documents.
+        InputError: `retriever` is no Runnable; in use: it does not take a question, or does not return documents.
 
     Example:
         >>> import asyncio
@@ -98,19 +98,16 @@ class KnowledgeRetrieval(BaseAction):
         return getattr(inner(first), "encoder", None)
 
     async def retrieve(self, request: ActionRequest) -> list[Document]:
-        options: dict[str, Any] = {}
         query = request.query
-        if "k" in self._options:
-            options["k"] = request.k
-        if request.neighbours and "neighbours" in self._options:
-            options["neighbours"] = request.neighbours
-        if request.settings.get("graph") is not None and "graph" in self._options:
-            options["graph"] = request.settings["graph"]
-        if request.history:
-            if "history" in self._options:
-                options["history"] = list(request.history)
-            else:
-                query = f"{request.history[-1][0]} {query}"
+        wanted: dict[str, Any] = {
+            "k": request.k,
+            "neighbours": request.neighbours or None,
+            "graph": request.settings.get("graph"),
+            "history": list(request.history) or None,
+        }
+        options = {name: value for name, value in wanted.items() if name in self._options and value is not None}
+        if request.history and "history" not in self._options:
+            query = f"{request.history[-1][0]} {query}"
         if self._is_chain:
             found = await self._of_chain(query)
         elif self._plain:
@@ -161,9 +158,8 @@ def _options(retriever: object) -> set[str]:
 def _refusal(retriever: object) -> str:
     kind = type(retriever).__name__
     if isinstance(retriever, VectorStore):
-        return (
-            f"a vector store ({kind}) is no retriever: give store.as_retriever(), or HopfieldRetriever.from_vectorstore(store)"
-        )
+        how = "store.as_retriever(), or HopfieldRetriever.from_vectorstore(store)"
+        return f"a vector store ({kind}) is no retriever: give {how}"
     if callable(retriever):
         return f"a {kind} is no retriever: wrap it, langchain_core.runnables.RunnableLambda(function)"
     return f"the retriever must be a LangChain retriever or another Runnable from a question to documents, not {kind}"

@@ -59,6 +59,9 @@ class ActionRunner:
         self._loop = _LoopThread()
         self._slots: weakref.WeakValueDictionary[tuple[int, str], asyncio.Semaphore] = weakref.WeakValueDictionary()
 
+    def __getitem__(self, name: str) -> BaseAction:
+        return self.actions[name]
+
     def descriptions(self) -> dict[str, str]:
         """Name -> current description."""
         return {name: _description(action) for name, action in self.actions.items()}
@@ -73,18 +76,6 @@ class ActionRunner:
         """For each action that takes questions of one form only: True if this is one."""
         told = {name: _recognition(action, question, history) for name, action in self.actions.items()}
         return {name: answer for name, answer in told.items() if answer is not None}
-
-    def repairs(self, name: str) -> bool:
-        """True if an action may ask for another input."""
-        return self.actions[name].repairs
-
-    def deepens(self, name: str) -> bool:
-        """True if an action can look deeper."""
-        return self.actions[name].deepens
-
-    def always_fresh(self, name: str) -> bool:
-        """True if answers of an action are looked up again instead of recalled."""
-        return self.actions[name].always_fresh
 
     async def arun(self, name: str, request: ActionRequest, within: float, turn: str, limit: int) -> list[Document]:
         """Evidence from an action within some seconds (else TimeoutError); at most `limit` actions of a turn run at a time."""
@@ -104,7 +95,7 @@ class ActionRunner:
                     error.args = (reason, *error.args[1:])
                     raise
                 raise ActionError(f"the action {name} failed: {reason}", transient=is_transient(error)) from error
-        return await asyncio.to_thread(merge_findings, found, name, request)
+        return await asyncio.to_thread(as_evidence, found, name, request)
 
     async def alook(self, requests: Mapping[str, ActionRequest], within: float, turn: str, limit: int) -> list[Look]:
         """Run several actions at the same time; the failure of one does not stop the others."""
@@ -128,7 +119,7 @@ class ActionRunner:
         return self._loop.run(self.arun(name, request, within, turn, limit))
 
 
-def merge_findings(found: Any, action: str, request: ActionRequest) -> list[Document]:
+def as_evidence(found: Any, action: str, request: ActionRequest) -> list[Document]:
     """Evidence with an id, `source`, `score` and `quote`, without empty and repeated pieces.
 
     `found` is what an action returned: documents or texts, in a list or one alone.
@@ -138,23 +129,19 @@ def merge_findings(found: Any, action: str, request: ActionRequest) -> list[Docu
     """
     evidence: dict[str, Document] = {}
     listed = [found] if isinstance(found, str | Document) else found
+    wanted = f"the action {action} failed: retrieve must return documents or texts, not"
     if not isinstance(listed, Iterable) or isinstance(listed, Mapping):
-        raise ActionError(f"the action {action} failed: retrieve must return documents or texts, not {type(found).__name__}")
+        raise ActionError(f"{wanted} {type(found).__name__}")
     for rank, piece in enumerate(listed, 1):
         if not isinstance(piece, str | Document):
-            raise ActionError(
-                f"the action {action} failed: retrieve must return documents or texts, not a list of {type(piece).__name__}"
-            )
+            raise ActionError(f"{wanted} a list of {type(piece).__name__}")
         document = Document(piece) if isinstance(piece, str) else piece
         text = clean(document.page_content)
         if not text.strip():
             continue
         metadata = {clean(str(key)): _plain(value) for key, value in document.metadata.items()}
-        id_ = (
-            clean(document.id or "")
-            or str(metadata.get("id") or "")
-            or hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:16]
-        )
+        of_text = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:16]
+        id_ = clean(document.id or "") or str(metadata.get("id") or "") or of_text
         metadata.setdefault("source", id_ if document.id else action)
         metadata.setdefault("score", 1.0 / rank)
         if not metadata.get("quote"):

@@ -27,16 +27,14 @@ class ToolAction(BaseAction):
     """Calls a tool; its result is the evidence.
 
     The planner reads the tool's description and arguments and writes the `action_input`: a JSON object, or the text for a tool
-    with one text argument. Without an input, a tool that takes a question or a search text gets the sub-question; other tools
-    are refused. The model rewrites refused arguments, once a turn. Returned documents (content or artifact) are evidence one
-    by one; anything else is one document of at most 20,000 characters. `langchain-mcp-adapters` gives tools of MCP servers.
-
-    The tool runs whenever the planner names it: give tools that look things up, not tools that change them.
+    with one text argument. Without an input, a tool that takes a question or a search text gets the sub-question. The model
+    rewrites refused arguments, once a turn. Each returned document is a piece of evidence; anything else is one document of at
+    most 20,000 characters. The planner may call the tool at any time: give tools that look things up and change nothing.
 
     Args:
         tool: A LangChain tool, plain or async.
-        name: What the planner and the chain call this action; the tool's name by default.
-        description: What the planner reads, in front of the arguments; the tool's description by default.
+        name: The action's name for the planner and the chain; by default the tool's.
+        description: What the planner reads, in front of the arguments; by default the tool's description.
 
     Raises:
         InputError: `tool` is no LangChain tool.

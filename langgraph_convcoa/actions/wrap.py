@@ -60,8 +60,7 @@ def _named(retriever: Retriever, taken: set[str]) -> KnowledgeRetrieval:
     if _OWN_DOCUMENTS not in taken:
         taken.add(_OWN_DOCUMENTS)
         return KnowledgeRetrieval(retriever)
-    searched = inner(retriever)
-    about = searched.get_name() if searched is not None else type(retriever).__name__
+    about = (inner(retriever) or retriever).get_name()
     words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", about)
     name = action_name(words).lower()
     if name in taken:

@@ -28,26 +28,22 @@ EXTRACTIVE_K = 10
 
 def act(parts: GraphParts, state: ActionState, config: RunnableConfig, runtime: TurnRuntime) -> Update:
     """Look one sub-question up."""
-    start, settings = time.perf_counter(), parts.settings(runtime)
-    request = _request(parts, state, settings)
-    limits = settings.action_timeout, state["turn"], settings.max_concurrency
-    return _update(state, parts.actions.run(state["action"], request, *limits), start)
+    start = time.perf_counter()
+    documents = parts.actions.run(state["action"], *_asked(parts, state, parts.settings(runtime)))
+    return _update(state, documents, time.perf_counter() - start)
 
 
 async def aact(parts: GraphParts, state: ActionState, config: RunnableConfig, runtime: TurnRuntime) -> Update:
     """As `act`."""
-    start, settings = time.perf_counter(), parts.settings(runtime)
-    request = _request(parts, state, settings)
-    limits = settings.action_timeout, state["turn"], settings.max_concurrency
-    return _update(state, await parts.actions.arun(state["action"], request, *limits), start)
+    start = time.perf_counter()
+    documents = await parts.actions.arun(state["action"], *_asked(parts, state, parts.settings(runtime)))
+    return _update(state, documents, time.perf_counter() - start)
 
 
 def act_failed(parts: GraphParts, state: ActionState, error: NodeError, runtime: Any = None) -> Command[Literal["verify"]]:
     """Error handler of every action node: the finding of the branch is its reason."""
-    reason = reason_of(error.error)
-    emit_status(state["index"], state, "failed", reason=reason)
     seconds = min(max(time.time() - state["sent"], 0.0), 2 * parts.settings(runtime).action_timeout)
-    update = _found(state, [], seconds, reason, repairable=isinstance(error.error, ActionInputError))
+    update = _update(state, [], seconds, reason_of(error.error), repairable=isinstance(error.error, ActionInputError))
     # A handler does not follow the node's edges; without `goto`, a turn whose actions all fail would end without an answer.
     return Command(update=annotate(state, update), goto="verify")
 
@@ -91,9 +87,10 @@ def action_request(parts: GraphParts, settings: ConvCoAContext, action: str, **a
     return ActionRequest(k=k, neighbours=neighbours, settings=own, **asked)
 
 
-def _request(parts: GraphParts, state: ActionState, settings: ConvCoAContext) -> ActionRequest:
+def _asked(parts: GraphParts, state: ActionState, settings: ConvCoAContext) -> tuple[ActionRequest, float, str, int]:
+    """The request, the time limit, the turn, and the number of actions that may run at the same time."""
     emit_status(state["index"], state, "searching")
-    return action_request(
+    request = action_request(
         parts,
         settings,
         state["action"],
@@ -104,16 +101,14 @@ def _request(parts: GraphParts, state: ActionState, settings: ConvCoAContext) ->
         depth=state["depth"],
         history=tuple((question, answer) for question, answer in state["history"]),
     )
+    return request, settings.action_timeout, state["turn"], settings.max_concurrency
 
 
-def _update(state: ActionState, documents: list[Document], start: float) -> Update:
-    emit_status(state["index"], state, "found", reason=f"{len(documents)} pieces of evidence")
-    return _found(state, documents, time.perf_counter() - start)
-
-
-def _found(
+def _update(
     state: ActionState, documents: list[Document], seconds: float, error: str = "", *, repairable: bool = False
 ) -> Update:
+    reason = error or f"{len(documents)} pieces of evidence"
+    emit_status(state["index"], state, "failed" if error else "found", reason=reason)
     found = finding(
         state["index"], state["action"], documents, error, depth=state["depth"], seconds=seconds, repairable=repairable
     )

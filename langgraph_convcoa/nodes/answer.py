@@ -15,6 +15,7 @@ from langgraph_convcoa.nodes.evidence import numbers_of
 from langgraph_convcoa.nodes.parts import GraphParts, TurnRuntime, Update, emit, show
 from langgraph_convcoa.state import ConvCoAState, Reply
 from langgraph_convcoa.text.citations import CitationFilter, without_marks
+from langgraph_convcoa.text.words import STOPS
 from langgraph_convcoa.verification.answers import CheckedSentence, Checker
 from langgraph_convcoa.verification.premise import Evidence
 from langgraph_convcoa.verification.sentences import renumbered
@@ -112,7 +113,7 @@ def from_chain(items: Sequence[ChainItem], evidence: Sequence[Document]) -> str:
             text = without_marks(item["answer"]).rstrip(". ")
             # A copied sentence is quoted, here and so in the prompts of later turns.
             text = f"“{text}”" if item["reason"].startswith(STANDS_IN) else text
-            if len(items) > 1 and not item["answer"].rstrip().endswith((".", "!", "?", "。")):
+            if len(items) > 1 and not item["answer"].rstrip().endswith(tuple(STOPS)):
                 # A bare "1603" answers one of several sub-questions.
                 text = f"{question} {text}"
             parts.append(f"{text}{f' [{number}]' if number else ''}.")

@@ -22,7 +22,7 @@ from langgraph_convcoa.reasoning.models import ModelCallError
 from langgraph_convcoa.state import ConvCoAState, pairs_of
 from langgraph_convcoa.text.citations import without_marks
 from langgraph_convcoa.text.clean import cut_answer, cut_field
-from langgraph_convcoa.text.words import content_words
+from langgraph_convcoa.text.words import LIST_MARK, STOPS, content_words
 from langgraph_convcoa.verification.answers import CheckedSentence, Checker, with_marks
 from langgraph_convcoa.verification.premise import Evidence
 from langgraph_convcoa.verification.sentences import is_sentence
@@ -30,8 +30,7 @@ from langgraph_convcoa.verification.verifier import Verifier
 
 SWITCHED_OFF = "corrections are switched off"
 STANDS_IN = "the best evidence stands in"
-_SENTENCES_TRIED, _LONGEST_STAND_IN = 10, 300
-_LIST_MARK = re.compile(r"(?:[-*•]|\d{1,2}[.)])\s+")
+_LIST_MARK = re.compile(rf"{LIST_MARK}\s+")
 
 
 def correct(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runtime: TurnRuntime) -> Update:
@@ -59,9 +58,9 @@ async def acorrect(parts: GraphParts, state: ConvCoAState, config: RunnableConfi
 
 
 class _CorrectCall:
-    """The model call of `correct`: what goes in, and what becomes of the reply.
+    """The request of `correct`, and what follows from the reply.
 
-    If the planner gave the answer at once, only the sentences of its draft that failed are open; else items of the chain.
+    If the planner answered at once, the failed sentences of its draft are open; otherwise items of the chain.
     """
 
     def __init__(self, parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runtime: TurnRuntime) -> None:
@@ -238,17 +237,10 @@ def _same(answer: str, guess: str) -> bool:
 
 def _best_sentence(open_item: Unsolved) -> str:
     """The sentence of the evidence that is closest to the sub-question; "" if there are only titles and headings."""
-    closest = Evidence.of(open_item.evidence).quotes(open_item.sub_question)
-    quotes = [*closest[:1], *(str(document.metadata.get("quote") or "") for document in open_item.evidence)]
-    texts = [text for document in open_item.evidence for text in _first_sentences(document)]
-    return next((text for text in (*quotes, *texts) if not _is_heading(text, open_item.evidence)), "")
-
-
-def _first_sentences(document: Document) -> list[str]:
-    """The first sentences of a document; the beginning of the result of a query."""
-    if "query" in document.metadata:
-        return [document.page_content[:_LONGEST_STAND_IN]]
-    return [piece.text[:_LONGEST_STAND_IN] for piece in Evidence.of([document]).pieces[:_SENTENCES_TRIED]]
+    evidence = Evidence.of(open_item.evidence)
+    quotes = [str(document.metadata.get("quote") or "") for document in open_item.evidence]
+    texts = [*evidence.quotes(open_item.sub_question)[:1], *quotes, *(piece.text for piece in evidence.pieces)]
+    return next((text for text in texts if not _is_heading(text, open_item.evidence)), "")
 
 
 def _is_heading(text: str, evidence: Sequence[Document]) -> bool:
@@ -261,4 +253,4 @@ def _is_heading(text: str, evidence: Sequence[Document]) -> bool:
         return True
     if any("query" in document.metadata and plain in document.page_content for document in evidence):
         return False
-    return plain[-1] in "?？" or (plain[-1] not in ".!。！…" and not is_sentence(plain))
+    return plain[-1] in "?？" or (plain[-1] not in f"{STOPS}…" and not is_sentence(plain))

@@ -6,7 +6,7 @@ Agent Inbox and agent-chat-ui show the requests.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 from langchain_core.runnables import RunnableConfig
@@ -133,41 +133,8 @@ class Decided(NamedTuple):
         return f"The {self.name} was {self.reason}{'' if self.message else '.'}"
 
 
-def decide(reviews: Sequence[Review]) -> list[Decided]:
-    """Interrupt the turn until a person has decided; one decision for each review.
-
-    LangGraph does not keep an invalid response, so the turn goes on waiting.
-
-    Raises:
-        InputError: A decision cannot be carried out.
-    """
-    return _decisions(reviews, lambda schema: interrupt(review_request(reviews), response_schema=schema))
-
-
-def read_decisions(response: Any, reviews: Sequence[Review]) -> list[Decided]:
-    """Read a person's decisions, one for each review in order. Arguments that an edit leaves out stay.
-
-    Raises:
-        InputError: A decision cannot be carried out.
-
-    Example:
-        >>> form = arguments(sub_question=(NeededText, "Who?"), action_input=(Text, "who"))
-        >>> edit = {"name": "web_querying", "args": {"sub_question": "Who wrote it?"}}
-        >>> response = {"decisions": [{"type": "edit", "edited_action": edit}]}
-        >>> read_decisions(response, [Review("web_querying", form, "")])[0].args
-        {'sub_question': 'Who wrote it?', 'action_input': 'who'}
-    """
-    return _decisions(reviews, lambda schema: schema.model_validate(response))
-
-
 def review_request(reviews: Sequence[Review]) -> HITLRequest:
-    """The value of one interrupt for several reviews.
-
-    Example:
-        >>> request = review_request([Review("web_querying", arguments(sub_question=(Text, "Who?")), "Look up “Who?”.")])
-        >>> request["action_requests"][0]["args"], request["review_configs"][0]["allowed_decisions"]
-        ({'sub_question': 'Who?'}, ['approve', 'edit', 'reject'])
-    """
+    """The value of one interrupt for several reviews."""
     return {
         "action_requests": [{"name": r.name, "args": r.args, "description": r.description} for r in reviews],
         "review_configs": [{"action_name": r.name, "allowed_decisions": ["approve", "edit", "reject"]} for r in reviews],
@@ -189,11 +156,17 @@ def _decision_type(review: Review) -> Any:
     return Annotated[_Approve | edit | _Reject, Discriminator("type")]
 
 
-def _decisions(reviews: Sequence[Review], respond: Callable[[Any], Any]) -> list[Decided]:
-    """The decisions in a response to a schema: LangChain's `HITLResponse` for these reviews."""
+def decide(reviews: Sequence[Review]) -> list[Decided]:
+    """Interrupt the turn until a person has decided; one decision for each review. Arguments that an edit leaves out stay.
+
+    LangGraph does not keep an invalid response, so the turn goes on waiting.
+
+    Raises:
+        InputError: A decision cannot be carried out.
+    """
     schema = _model("HITLResponse", decisions=(tuple[tuple(map(_decision_type, reviews))], ...))  # type: ignore[misc]
     try:
-        response = respond(schema)
+        response = interrupt(review_request(reviews), response_schema=schema)
     except ValidationError as error:
         first, names = error.errors()[0], ", ".join(review.name for review in reviews)
         where, reason = ".".join(map(str, first["loc"])), first["msg"].removeprefix("Value error, ")

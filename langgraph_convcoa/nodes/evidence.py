@@ -94,7 +94,7 @@ def merge_findings(findings: Sequence[Finding]) -> TurnEvidence:
 
 
 def _with_own_id(document: Document, texts: dict[str, str], ids: dict[tuple[str, str], str]) -> Document:
-    """The document, with another id if its id stands for another text already, or its title and text have another id."""
+    """The document, with the id of an equal document, or a new id if another text has its id."""
     title = str(document.metadata.get("title") or "")
     id_ = wanted = ids.setdefault((title, document.page_content), str(document.id))
     number = 1
@@ -118,15 +118,8 @@ def with_earlier_evidence(
 ) -> tuple[list[Finding], int]:
     """Replace the weakest evidence by earlier evidence that fits better (Jain and Lapata 2024, section 4.2).
 
-    Args:
-        memory: The conversation memory.
-        settings: The settings of the run.
-        state: The turn.
-        findings: What was found. The result of a query is an answer, not a choice of passages, and stays.
-        questions: The question of each finding; None for a finding that stays as it is.
-
-    Returns:
-        The findings, and the number of pieces from earlier turns.
+    `questions` has the question of each finding, or None for one that must stay. Results of queries stay too. Returns the
+    findings, and the number of pieces from earlier turns.
     """
     result, reused = list(findings), 0
     evidence = state.get("evidence_memory") or []

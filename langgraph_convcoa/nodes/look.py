@@ -28,8 +28,8 @@ def look(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runtime
     settings = parts.settings(runtime)
     if not (requests := _requests(parts, state, settings)):
         return {}
-    looks = parts.actions.look(requests, settings.action_timeout, state["asked_message_id"], settings.max_concurrency)
-    return _update(parts, state, settings, looks)
+    limits = settings.action_timeout, state["asked_message_id"], settings.max_concurrency
+    return _update(parts, state, settings, parts.actions.look(requests, *limits))
 
 
 async def alook(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runtime: TurnRuntime) -> Update:
@@ -55,7 +55,7 @@ def _requests(parts: GraphParts, state: ConvCoAState, settings: ConvCoAContext) 
 
 def _update(parts: GraphParts, state: ConvCoAState, settings: ConvCoAContext, looks: Sequence[Look]) -> Update:
     findings = [finding(LOOKED, look.action, look.documents, look.error, depth=0, seconds=look.seconds) for look in looks]
-    asked = [None if parts.actions.always_fresh(look.action) else state["asked"] for look in looks]
+    asked = [None if parts.actions[look.action].always_fresh else state["asked"] for look in looks]
     findings, reused = with_earlier_evidence(parts.memory, settings, state, findings, asked)
     errors = [f"{look.action}: {look.error}" for look in looks if look.error]
     for error in errors:

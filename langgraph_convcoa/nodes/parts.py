@@ -98,37 +98,39 @@ def as_node(
 ) -> RunnableCallable:
     """A node of the graph from a function and its async twin; without a twin, the function runs in a thread.
 
-    Both are called as `work(parts, state, config, runtime)` with a config that counts model calls. The update gets the costs
-    of the node, unless it has them, and the trace gets its facts. A node that fails writes no costs: its counter waits for the
-    turn to be resumed.
+    Both are called as `work(parts, state, config, runtime)` with a config that counts model calls. The costs of the node are
+    added to its update, and its facts to the trace. If a node fails, its counter is kept until the turn is resumed.
     """
-    counters: LRUCache[str, UsageCounter] = LRUCache(_COUNTERS)
+    counters: LRUCache[tuple[Any, str], UsageCounter] = LRUCache(_COUNTERS)
     lock = threading.Lock()
 
-    def counter_of(state: Any) -> UsageCounter:
+    def turn_of(state: Any, config: RunnableConfig) -> tuple[Any, str]:
+        return config.get("configurable", {}).get("thread_id"), state.get("asked_message_id") or ""
+
+    def counter_of(state: Any, config: RunnableConfig) -> UsageCounter:
+        turn = turn_of(state, config)
         with lock:
             # The state of an action has no message, and its counter waits for nothing.
-            message = state.get("asked_message_id")
-            return counters.setdefault(message, UsageCounter()) if message else UsageCounter()
+            return counters.setdefault(turn, UsageCounter()) if turn[1] else UsageCounter()
 
-    def finish(state: Any, update: Any, cost: NodeUsage) -> Any:
+    def finish(state: Any, config: RunnableConfig, update: Any, cost: NodeUsage) -> Any:
         with lock:
-            counters.pop(state.get("asked_message_id"), None)
+            counters.pop(turn_of(state, config), None)
         if isinstance(update, dict) and name not in update.get("costs", {}):
             update = {**update, "costs": {**update.get("costs", {}), name: cost}}
         return annotate(state, update)
 
     def run(state: Any, config: RunnableConfig, runtime: TurnRuntime) -> Any:
-        start, counter = time.perf_counter(), counter_of(state)
+        start, counter = time.perf_counter(), counter_of(state, config)
         update = work(parts, state, merge_configs(config, {"callbacks": [counter]}), runtime)
-        return finish(state, update, counter.cost(time.perf_counter() - start))
+        return finish(state, config, update, counter.cost(time.perf_counter() - start))
 
     async def arun(state: Any, config: RunnableConfig, runtime: TurnRuntime) -> Any:
         if awork is None:
             return await asyncio.to_thread(run, state, config, runtime)
-        start, counter = time.perf_counter(), counter_of(state)
+        start, counter = time.perf_counter(), counter_of(state, config)
         update = await awork(parts, state, merge_configs(config, {"callbacks": [counter]}), runtime)
-        return finish(state, update, counter.cost(time.perf_counter() - start))
+        return finish(state, config, update, counter.cost(time.perf_counter() - start))
 
     return RunnableCallable(run, arun, name=name, trace=False)
 

@@ -44,7 +44,7 @@ async def aplan(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, 
 
 
 class _PlanCall:
-    """The model call of `plan`: what goes in, and what becomes of the reply."""
+    """The request of `plan`, and what follows from the reply."""
 
     def __init__(self, parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runtime: TurnRuntime) -> None:
         self._parts, self._state = parts, state
@@ -156,7 +156,7 @@ def recall_plan(parts: GraphParts, state: ConvCoAState, made: Plan, settings: Co
     asked = [
         (index, node["action"], node["sub_question"])
         for index, node in enumerate(made["nodes"])
-        if not parts.actions.always_fresh(node["action"])
+        if not parts.actions[node["action"]].always_fresh
     ]
     rounds = ContextualKnowledgeSet.load(state.get("knowledge_set")).after(state.get("shared") or []).rounds
     return recall_answers(

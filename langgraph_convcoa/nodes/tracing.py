@@ -29,14 +29,7 @@ def annotate(given: Mapping[str, Any], update: Any) -> Any:
 
 
 def facts(given: Mapping[str, Any], update: Mapping[str, Any]) -> dict[str, str | float | list[str]]:
-    """The facts of a node, from its input and its update, under flat names.
-
-    Example:
-        >>> item = {"sub_question": "When?", "action": "wiki", "status": "kept", "score": 0.9, "evidence": ["a#1"]}
-        >>> found = facts({}, {"items": [item]})
-        >>> found["convcoa.1.sub_question"], found["convcoa.1.status"], found["convcoa.1.evidence"]
-        ('When?', 'kept', ['a#1'])
-    """
+    """The facts of a node, from its input and its update, under flat names such as `convcoa.1.status`."""
     named: dict[str, str | float | list[str]] = {}
     chain = update.get("items") or update.get("chain") or (update.get("plan") or {}).get("nodes") or ()
     for number, item in enumerate(chain, start=1):

@@ -73,7 +73,7 @@ def after_verify(parts: GraphParts, state: ConvCoAState) -> list[Send] | str:
         first = state["depth"] == 1
         # Without a model nothing repairs an input; another action is asked.
         repairs = parts.reasoner("repair", settings).plans_over_evidence
-        if first and repairs and any(parts.actions.repairs(item.action) for item in broken_inputs(state)):
+        if first and repairs and any(parts.actions[item.action].repairs for item in broken_inputs(state)):
             return "repair"
         again = [*(_deeper(parts, state, settings) if first else []), *_elsewhere(parts, state, settings)]
         if again:
@@ -89,7 +89,7 @@ def after_repair(parts: GraphParts, state: ConvCoAState) -> list[Send] | str:
 
 
 def _on(parts: GraphParts, state: ConvCoAState, settings: ConvCoAContext) -> str:
-    """`correct` if an answer is to be written; a model that would have nothing to read is not asked."""
+    """`correct` if an answer must be written. A model without anything to read is not asked."""
     if state["reply"]["text"]:
         return "answer"
     something = any(one["documents"] for one in state["findings"])
@@ -102,12 +102,12 @@ def _deeper(parts: GraphParts, state: ConvCoAState, settings: ConvCoAContext) ->
     return [
         send(state, index, item, settings)
         for index, item in enumerate(state["items"])
-        if item["status"] == "unsupported" and parts.actions.deepens(item["action"])
+        if item["status"] == "unsupported" and parts.actions[item["action"]].deepens
     ]
 
 
 def _elsewhere(parts: GraphParts, state: ConvCoAState, settings: ConvCoAContext) -> list[Send]:
-    """Without a model, one action after another is asked until one finds an answer."""
+    """Without a model, the actions are asked one after another until one finds an answer."""
     reasoner, history = parts.reasoner("plan", settings), pairs_of(state)
     if reasoner.plans_over_evidence:
         return []
@@ -121,7 +121,7 @@ def _elsewhere(parts: GraphParts, state: ConvCoAState, settings: ConvCoAContext)
         first = node["action"]
         others = [name for name in names if name != first]
         # An action that looks deeper was asked twice.
-        asked = state["depth"] - 1 - parts.actions.deepens(first)
+        asked = state["depth"] - 1 - parts.actions[first].deepens
         is_open = item["status"] in ("unsupported", "failed") and 0 <= asked < len(others)
         if is_open and not reasoner.finds(item["sub_question"], evidence.found[index].documents, history):
             sends.append(send(state, index, {**item, "action": others[asked]}, settings))
@@ -226,7 +226,7 @@ def _item(found: Found, action: str, sub_question: str, guess: str = "", action_
 def _with_memory(parts: GraphParts, state: ConvCoAState, settings: ConvCoAContext) -> tuple[list[Finding], int]:
     """The findings of the turn with recalled and earlier evidence, and the number of earlier pieces.
 
-    What an `always_fresh` action found stays.
+    Findings of an `always_fresh` action stay.
     """
     plan = state["plan"]
 
@@ -236,7 +236,7 @@ def _with_memory(parts: GraphParts, state: ConvCoAState, settings: ConvCoAContex
         if one["index"] >= len(plan["nodes"]):
             return None
         node = plan["nodes"][one["index"]]
-        return None if parts.actions.always_fresh(node["action"]) else node["sub_question"]
+        return None if parts.actions[node["action"]].always_fresh else node["sub_question"]
 
     given = [*state["findings"], *looked_up(state)]
     findings, reused = with_earlier_evidence(parts.memory, settings, state, given, [question(one) for one in given])

@@ -18,11 +18,10 @@ History = Sequence[tuple[str, str]]
 
 @dataclass(frozen=True)
 class PlanRequest:
-    """What the planner knows: the question, the actions it may choose (name -> description) and what came before.
+    """What the planner knows.
 
-    `evidence` is what was found for the question as it stands; `evidence[n - 1]` is cited as [n]. `knowledge` is the
-    conversation so far as text. `recognised` has an entry for each action that takes questions of one form only: True
-    if this is one.
+    `actions` maps names to descriptions. `knowledge` is the conversation as text. `evidence[n - 1]`, which was found for the
+    question, is cited as [n]. `recognised` has each action that takes questions of one form only: True if this is one.
     """
 
     question: str
@@ -38,10 +37,9 @@ class PlanRequest:
 
 @dataclass(frozen=True)
 class Unsolved:
-    """A sub-question whose guess is missing or not verified, with the evidence found for it, best first.
+    """A sub-question whose guess is missing or not verified, with its evidence, best first.
 
-    Of an answer that the planner gave at once (`CorrectRequest.draft`) each sentence that failed is one; the guess is the
-    sentence, and the evidence what it cites.
+    If the planner answered at once (`CorrectRequest.draft`): a failed sentence as the guess, with the evidence that it cites.
     """
 
     index: int
@@ -52,16 +50,15 @@ class Unsolved:
 
 @dataclass(frozen=True)
 class CorrectRequest:
-    """Everything that verification did not settle, and what a final answer is written from.
+    """What verification did not settle, and what a final answer is written from.
 
     Attributes:
-        question: The user's question as it was put.
+        question: The user's question.
         items: What needs another answer.
-        optimized_question: The question as the planner understood it.
-        chain: The chain as verification left it, open items included.
+        optimized_question: The question as the planner spelt it out.
+        chain: The chain after verification, with the open items.
         evidence: The evidence of the turn; `evidence[n - 1]` is cited as [n].
-        draft: The sentences of an answer that the planner gave at once, where only some of them failed (`items`, by their
-            index): no other final answer is wanted then.
+        draft: The sentences of an answer of the planner; `items` are those that failed, by index. No other answer is written.
         gate: Shows the final answer while it is written.
     """
 
@@ -81,9 +78,8 @@ class CorrectRequest:
 class Correction:
     """The answer of one open item.
 
-    `supported` is False when the evidence does not hold one; `partial` says that it holds only the nearest fact. `evidence`
-    are the numbers of what supports it, from 1. `score`, where given, stands in the chain instead of the faith score, which
-    says nothing about a copied sentence.
+    `supported` is False if the evidence holds no answer, `partial` is True if it holds only the nearest fact. `evidence` has
+    the numbers that support it, from 1. `score` replaces the verifier's score, which says nothing about a copied sentence.
     """
 
     index: int
@@ -97,7 +93,7 @@ class Correction:
 
 @dataclass(frozen=True)
 class Corrected:
-    """The corrections, and the final answer with [n] for the n-th piece of evidence; "" where the chain is to stand for it."""
+    """The corrections, and the final answer with [n] for the n-th piece of evidence; without an answer, the chain is it."""
 
     corrections: Sequence[Correction] = field(default=())
     answer: str = ""
@@ -105,7 +101,7 @@ class Corrected:
 
 @dataclass(frozen=True)
 class BrokenInput:
-    """An action input, such as SQL, that its action could not use, and what it said about it."""
+    """An action input, such as SQL, that its action refused, and the error."""
 
     index: int
     action: str
@@ -126,11 +122,11 @@ class RepairRequest:
 class Reasoner:
     """Plans, and corrects what verification did not settle.
 
-    A subclass writes `plan` and `correct`; the async methods run them in a thread unless they are written too. `config` is the
-    node's configuration: hand it to every model call, so that callbacks, usage counts and streams work.
+    A subclass defines `plan` and `correct`. The async methods run them in a thread unless the subclass defines them too. Pass
+    `config` to every model call, so that callbacks, usage counts and streams work.
 
     Attributes:
-        plans_over_evidence: Whether the question is looked up before it is planned.
+        plans_over_evidence: Look the question up before it is planned.
     """
 
     plans_over_evidence: bool = True
@@ -144,11 +140,11 @@ class Reasoner:
         raise NotImplementedError
 
     def repair(self, request: RepairRequest, config: RunnableConfig | None = None) -> dict[int, str]:
-        """Other action inputs, by the index of the sub-question; none by default."""
+        """New action inputs, by the index of the sub-question; none by default."""
         return {}
 
     def finds(self, question: str, evidence: Sequence[Document], history: History) -> bool:
-        """Whether the evidence holds an answer; where it does not, the next action is asked. Always by default."""
+        """True if the evidence holds an answer; otherwise the next action is asked. Always True by default."""
         return True
 
     async def aplan(self, request: PlanRequest, config: RunnableConfig | None = None) -> ActionChain:

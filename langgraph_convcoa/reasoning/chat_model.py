@@ -34,7 +34,7 @@ from langgraph_convcoa.reasoning.parsing import (
     parse_inputs,
     without_thought,
 )
-from langgraph_convcoa.reasoning.prompts import PARTS, fence, render, unfenced
+from langgraph_convcoa.reasoning.prompts import fence, render, unfenced
 from langgraph_convcoa.reasoning.wrapped import ChatModel
 from langgraph_convcoa.text.clean import cut_field, flat
 from langgraph_convcoa.text.words import content_words
@@ -51,11 +51,8 @@ _MOST_PIECES, _PIECE_WORDS = 7, 90
 class ChatModelReasoner(Reasoner):
     """Plans and corrects with a chat model.
 
-    The reply to a plan over evidence is the answer, or a chain of what is still open. Each sentence of an answer is streamed
-    when the request's gate has verified it.
-
-    Malformed output never stops a turn: a bare model is asked for JSON by schema, a reply is searched for JSON, a plan
-    without any is asked for once more, and a plan that still cannot be read becomes a chain of one node.
+    Malformed output never stops a turn: a bare model gets a JSON schema, a reply is searched for JSON, a plan without JSON is
+    asked for once more, and a second one becomes a chain of one node.
 
     Args:
         model: A chat model, also in wrappers such as fallbacks, or a name for `load_chat_model`.
@@ -94,7 +91,7 @@ class ChatModelReasoner(Reasoner):
         return chain or _single(request)
 
     async def aplan(self, request: PlanRequest, config: RunnableConfig | None = None) -> ActionChain:
-        # Prompts are made, and replies are read, in threads: there may be a lot of evidence.
+        # Threads make prompts and read replies, which may be long.
         messages = await asyncio.to_thread(plan_messages, request)
         reply = await self._client.aask(messages, CHAIN_SCHEMA, config, _stream(request.gate, whole_answer=False))
         chain = await asyncio.to_thread(read_plan, reply, request)
@@ -125,31 +122,20 @@ class ChatModelReasoner(Reasoner):
 
 
 def _stream(gate: SentenceGate | None, *, whole_answer: bool, numbers: Sequence[int] | None = None) -> AnswerStream | None:
-    """Reads the reply while it is written, if somebody sees the answer; what nobody sees is asked for as a whole."""
+    """The stream of a reply, if a gate shows its answer; otherwise the reply is asked for as a whole."""
     return AnswerStream(gate, whole_answer=whole_answer, numbers=numbers) if gate is not None else None
 
 
 def _message(name: str, evidence: Sequence[Excerpt] | None = None, **values: str) -> HumanMessage:
-    """A prompt as a message that says how many of its characters are conversation and evidence: the usage counts by that.
-
-    What others wrote stands in the fence of the evidence, or in lines of its own that cannot look like one.
-    """
+    """A prompt as a message. Evidence stands in a fence, and no other value can look like that fence."""
     values = {part: unfenced(text) for part, text in values.items()}
     if evidence is not None:
         values["evidence"] = fence(evidence, values.values())
-    text = render(name, **values)
-    parts = {part: len(values[part]) for part in PARTS if part in values}
-    return HumanMessage(text, response_metadata={"parts": parts})
+    return HumanMessage(render(name, **values))
 
 
 def plan_messages(request: PlanRequest) -> list[BaseMessage]:
-    """The first messages that a plan is asked for with, which is what a planner is trained on.
-
-    Example:
-        >>> message = plan_messages(PlanRequest("Who wrote it?", {"docs": "local documents"}))[0]
-        >>> message.text.splitlines()[-1]
-        '[Question]: Who wrote it?'
-    """
+    """The messages of the planning call; a planner is trained on them."""
     actions = list(request.actions)
     values = {
         "question": request.question,
@@ -172,7 +158,7 @@ def plan_messages(request: PlanRequest) -> list[BaseMessage]:
 
 
 def read_plan(reply: str, request: PlanRequest) -> ActionChain | None:
-    """The chain in a model's reply to `plan_messages`; None where there is none to read."""
+    """The chain in a model's reply to `plan_messages`; None if it holds none."""
     actions, most = list(request.actions), request.max_sub_questions
     return parse_chain(without_thought(reply), question=request.question, actions=actions, max_sub_questions=most)
 
@@ -210,7 +196,7 @@ def _repair_messages(request: RepairRequest) -> list[BaseMessage]:
 def _read_inputs(reply: str, request: RepairRequest) -> dict[int, str]:
     inputs = parse_inputs(reply)
     if len(request.items) == len(inputs) == 1:
-        # There is no doubt which one is meant, whatever its number.
+        # One input for one item: its number does not matter.
         inputs = {request.items[0].index + 1: next(iter(inputs.values()))}
     return {item.index: inputs[item.index + 1] for item in request.items if inputs.get(item.index + 1)}
 
@@ -224,7 +210,7 @@ def _correct_messages(request: CorrectRequest, numbers: Sequence[int]) -> tuple[
 
 
 def _read_corrections(reply: str, request: CorrectRequest, numbers: Sequence[int]) -> Corrected:
-    """The reply with the evidence's own numbers in place of those of the prompt."""
+    """The corrections in a reply, with the numbers of the evidence instead of those of the prompt."""
     parsed, final = parse_corrections(reply)
     return Corrected(_corrections(request, parsed, numbers), "" if request.draft else renumbered(final, numbers))
 
@@ -274,10 +260,10 @@ def _corrections(request: CorrectRequest, parsed: Mapping[int, Mapping[str, Any]
 
 
 def _shown_numbers(request: CorrectRequest) -> list[int]:
-    """Numbers of the evidence that the prompt shows, where it is listed from 1 on.
+    """Numbers of the evidence that the prompt shows; it lists them from 1.
 
-    For a draft: what its doubted sentences cite, and what is nearest to them. Otherwise the best of each sub-question, and
-    then what else there is room for.
+    For a draft, the evidence that its failed sentences cite, and the nearest to them. Otherwise the best of each sub-question,
+    then the next best, up to `_MOST_PIECES`.
     """
     if request.draft:
         return _numbers_to_confirm(request)

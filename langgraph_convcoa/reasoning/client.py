@@ -17,6 +17,7 @@ from langchain_core.runnables import RunnableConfig, RunnableParallel, RunnableS
 from langchain_core.runnables.config import merge_configs
 from langgraph.constants import TAG_NOSTREAM
 
+from langgraph_convcoa.errors import ConvCoAError, ModelError
 from langgraph_convcoa.reasoning.models import call_error, described, status_code
 from langgraph_convcoa.reasoning.parsing import LONGEST_REPLY, without_thought
 from langgraph_convcoa.reasoning.wrapped import ChatModel, own_config, retries_streams
@@ -32,22 +33,22 @@ _REJECTED: dict[int | None, _Way] = {
     404: frozenset({"schema"}),
     501: frozenset({"schema"}),
 }
-"""What a server may have rejected, by its status."""
+"""What a server may reject with a status: the JSON schema, or the wish for usage figures."""
 _PAUSE = 0.5
-"""Seconds before a request that failed for a passing reason is made once more."""
+"""Seconds before a request is repeated after a transient failure."""
 _EMPTY_CHAIN = re.compile(r'"chain"\s*+:\s*+\[\s*+\]')
 _ANSWER = re.compile(r'"final_answer"\s*+:\s*+"((?:[^"\\]|\\(?:u[0-9a-fA-F]{4}|[^u]))*+)("?)', re.DOTALL)
 _READ_AT_ONCE = 4_000
-"""Characters of a reply up to which each piece is read as it comes; then now and then, so that the work stays linear."""
+"""A reply is read at each piece up to this length, then at ever longer intervals, so that the work stays linear."""
 
 
 class AnswerStream:
-    """Hands the answer in a JSON reply to a gate while the reply is being written.
+    """Reads the answer in a JSON reply while the model writes it, and gives it to a gate.
 
     Args:
         gate: Shows the sentences that are verified.
-        whole_answer: Whether "final_answer" counts whatever the chain is; a plan's answer counts only beside an empty chain.
-        numbers: `numbers[n - 1]` is the evidence's own number of what the prompt shows as [n]; the same number when None.
+        whole_answer: Read "final_answer" beside any chain; otherwise only beside an empty chain, as in a plan.
+        numbers: `numbers[n - 1]` is the number of the evidence that the prompt shows as [n]; None: the same number.
     """
 
     def __init__(self, gate: SentenceGate, *, whole_answer: bool, numbers: Sequence[int] | None = None) -> None:
@@ -58,20 +59,11 @@ class AnswerStream:
 
     @property
     def begun(self) -> bool:
-        """Whether a piece of the reply has come."""
+        """True if a piece of the reply has come."""
         return self._length > 0
 
-    @property
-    def shown(self) -> bool:
-        """Whether a reader has seen a part of the answer."""
-        return bool(self._gate.shown)
-
-    @property
-    def text(self) -> str:
-        return "".join(self._pieces)
-
     def feed(self, piece: str) -> bool:
-        """Take the next piece; returns whether the reply may go on."""
+        """Take the next piece; returns False if the reply is too long."""
         self._pieces.append(piece)
         self._length += len(piece)
         if not self._done and self._length >= self._next:
@@ -83,23 +75,17 @@ class AnswerStream:
         """Read what is left; returns the whole reply."""
         if not self._done:
             self._read()
-        return self.text
+        return "".join(self._pieces)
 
     def _read(self) -> None:
-        answer, self._done = streamed_answer(self.text, whole_answer=self._whole)
+        answer, self._done = streamed_answer("".join(self._pieces), whole_answer=self._whole)
         if answer:
             answer = answer if self._numbers is None else renumbered(answer, self._numbers)
             self._gate.feed(answer, done=self._done)
 
 
 def streamed_answer(reply: str, *, whole_answer: bool = True) -> tuple[str, bool]:
-    r"""The value of "final_answer" in a JSON reply that is still being written, and whether it is complete.
-
-    Example:
-        >>> reply = '{"chain": [], "final_answer": "It was \\"big\\".", '
-        >>> streamed_answer(reply[:35]), streamed_answer(reply)
-        (('It w', False), ('It was "big".', True))
-    """
+    """The value of "final_answer" in the beginning of a JSON reply, and whether it is complete."""
     reply = without_thought(reply)
     found = _ANSWER.search(reply)
     if found is None or not (whole_answer or _EMPTY_CHAIN.search(reply, 0, found.start())):
@@ -112,14 +98,14 @@ def streamed_answer(reply: str, *, whole_answer: bool = True) -> tuple[str, bool
 
 
 class ModelClient:
-    """Asks a chat model, and returns the text of its reply without the thought that it begins with.
+    """Asks a chat model, and returns the text of its reply without the leading thought.
 
-    A bare chat model is asked for structured output if it takes a schema. A server that rejects the schema, or the wish for
-    usage figures in a stream, is asked without from then on. A model in wrappers (fallbacks, retries, bound arguments,
-    configurable fields) is asked as it is, for JSON in the prompt only.
+    A bare chat model is asked for structured output if it takes a schema. If its server rejects the schema, or the wish for
+    usage figures in a stream, later requests leave it out. A model in wrappers (fallbacks, retries, bound arguments,
+    configurable fields) gets no schema: the prompt asks for JSON.
 
     Raises:
-        ModelCallError: The model did not answer, also not when a passing failure was tried once more.
+        ModelCallError: The model did not answer. A transient failure is tried once more.
 
     Example:
         >>> from langchain_core.language_models import FakeListChatModel
@@ -139,7 +125,7 @@ class ModelClient:
         self, messages: Any, schema: dict[str, Any] | None = None, config: RunnableConfig | None = None,
         stream: AnswerStream | None = None,
     ) -> str:  # fmt: skip
-        """The reply to messages, in the form of a schema; what a `stream` is given is read while it is written."""
+        """The reply to messages, in the form of a schema. A `stream` reads it while the model writes it."""
         attempt = self._first(schema, stream)
         config = _inner(config)
         while True:
@@ -161,7 +147,7 @@ class ModelClient:
         self, messages: Any, schema: dict[str, Any] | None = None, config: RunnableConfig | None = None,
         stream: AnswerStream | None = None,
     ) -> str:  # fmt: skip
-        """As `ask`. Pieces of a stream are read in a thread: a sentence that has ended is verified, which takes a while."""
+        """As `ask`. A thread reads the pieces of a stream, because each complete sentence is verified."""
         attempt = self._first(schema, stream)
         config = _inner(config)
         while True:
@@ -182,18 +168,22 @@ class ModelClient:
                 await asyncio.sleep(attempt.pause)
 
     def _first(self, schema: dict[str, Any] | None, stream: AnswerStream | None) -> _Attempt:
-        """The best way to ask: with a schema, and in a stream with the wish for usage figures."""
+        """The first attempt: with a schema, and in a stream with the wish for usage figures."""
         unset = self._bare and getattr(self.model, "stream_usage", True) is None
         usage = stream is not None and unset and getattr(self.model, "disable_streaming", False) is not True
         wanted = frozenset([*(["schema"] if self._bare and schema else []), *(["usage"] if usage else [])])
-        return _Attempt(wanted - self._rejected, wanted - self._rejected, stream)
+        best = wanted - self._rejected
+        return _Attempt(best, best, stream)
 
     def _next(self, attempt: _Attempt, error: Exception, config: RunnableConfig) -> _Attempt:
-        """The next attempt after a failure, which is raised where there is none.
+        """The next attempt after a failure; raises the failure if there is none.
 
-        A way is given up for good only when the same request then goes through: a prompt that is too long is rejected either
-        way. What a reader has seen cannot be taken back.
+        A prompt that is too long is rejected with and without a schema. So `_done` gives a way up for good only after the
+        same request succeeded without it. A stream that has begun is not repeated: a reader may have seen a part of it.
         """
+        if isinstance(error, ConvCoAError) and not isinstance(error, ModelError):
+            # Of the verifier, which reads the stream.
+            raise error
         stream = attempt.stream
         if stream is None or not stream.begun:
             best, rejected = attempt.best, _REJECTED.get(status_code(error), _Way())
@@ -226,7 +216,7 @@ class ModelClient:
 
 
 class _Attempt(NamedTuple):
-    """How a request is made: in the best way, or without what the server may have rejected."""
+    """A request: `best` is all that it may ask for, `way` what it asks for now, without what the server may reject."""
 
     best: _Way
     way: _Way
@@ -254,7 +244,7 @@ def _structured(model: BaseChatModel, schema: dict[str, Any]) -> Any:
 
 
 def _text(reply: BaseMessage) -> str:
-    """The text of a reply, or of a piece of one; the arguments of a tool call where the provider sends the JSON as one."""
+    """The text of a reply or of a piece of it; if a provider sends the JSON as a tool call, the call's arguments."""
     if reply.text or not isinstance(reply, AIMessage):
         return reply.text
     if chunks := getattr(reply, "tool_call_chunks", None):

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from langchain_core.documents import Document
 
-from langgraph_convcoa.text.words import Sentence, content_words, sentences
+from langgraph_convcoa.text.words import ENDED, Sentence, content_words, sentences
 
 WORDS_A_PASSAGE = 150
 """Words of a passage on average: less loses facts that answers need, more costs tokens and lengthens answers."""
@@ -21,9 +20,8 @@ _SLACK = 1.2
 """A passage that is longer than its part by no more than this factor stands whole."""
 _QUOTED = 1.5
 _NEIGHBOUR = 0.5
-"""What a sentence is worth for standing in the passage's quote, and beside one that is chosen: so many words asked for."""
+"""Values of a sentence in the passage's quote, and of one beside a chosen sentence, in words of the question."""
 _REPEATED_LINE_WORDS = 3
-_ENDED = re.compile(r"[.!?][\"')\]»”’]*\s*$")
 
 
 @dataclass(frozen=True)
@@ -42,13 +40,13 @@ def excerpts(
     words: int = WORDS_A_PASSAGE,
     keep: Collection[str] = (),
 ) -> list[Excerpt]:
-    """Cut each piece of evidence to the sentences that matter, in their order, with … where something is left out.
+    """Cut each piece of evidence to the sentences that matter, in their order; … marks what is left out.
 
     Args:
-        evidence: By the number that it is cited with; a list counts from 1. Best first.
-        about: The question and what else is asked; its last text counts most, as the present question does.
-        words: Words of a piece on average. What a short one leaves over goes to the others.
-        keep: Sentences that are never cut, as far as a piece holds them: what supports a guess or a draft.
+        evidence: The evidence by its number, best first; a list counts from 1.
+        about: Texts that the sentences should fit. The last one, such as the present question, counts most.
+        words: Words of a piece on average. Short pieces leave theirs to the others.
+        keep: Sentences that are never cut, such as those that support a guess.
 
     Example:
         >>> text = "It rained. " * 60 + "The bridge opened in 1894. " + "It snowed. " * 60
@@ -74,7 +72,7 @@ def excerpts(
 
 
 def _wanted(about: Sequence[str]) -> dict[str, float]:
-    """What each word that is asked for counts: those of the last text most."""
+    """The weight of each word: those of the last text weigh most."""
     wanted: dict[str, float] = {}
     for distance, text in enumerate(reversed([text for text in about if text.strip()])):
         for word in content_words(text):
@@ -83,7 +81,7 @@ def _wanted(about: Sequence[str]) -> dict[str, float]:
 
 
 def _budgets(lengths: Mapping[int, int], total: int) -> dict[int, int]:
-    """The words of each piece: a part of the total by its rank, no more than it has."""
+    """The number of words of each piece: a share of the total by its rank, at most its length."""
     budgets: dict[int, int] = {}
     left, ranks = total, {number: 1.0 if rank < FIRST else LATER for rank, number in enumerate(lengths)}
     for number in sorted(lengths, key=lambda n: lengths[n] / ranks[n]):
@@ -102,15 +100,15 @@ def _repeated_lines(evidence: Collection[Document]) -> set[str]:
 
 
 def _without(repeated: set[str], document: Document, kept: Collection[str], shown: set[str]) -> str:
-    """The text without repeated lines and without its title as a line of its own; whole where nothing else would be left.
+    """The text without repeated lines and without its title as first line; the whole text if nothing else is left.
 
-    A sentence that several pieces have, as two versions of a page do, stands in the first of them, and is `shown` then.
+    A sentence that several pieces have stays in the first of them, and is added to `shown`.
     """
     title = str(document.metadata.get("title") or "").strip()
     lines = document.page_content.strip().split("\n")
     if len(lines) > 1 and title and lines[0].strip().strip("#* ") == title:
         lines = lines[1:]
-    first = {line.strip() for line in lines if _ENDED.search(line)} - shown
+    first = {line.strip() for line in lines if ENDED.search(line)} - shown
     shown |= first
     left_out = repeated - first
     left = [line for line in lines if line.strip() not in left_out or any(text in line for text in kept)]
@@ -149,7 +147,7 @@ def _pieces(text: str) -> Iterator[Sentence]:
 def _chosen(
     pieces: Sequence[Sentence], document: Document, wanted: Mapping[str, float], budget: int, kept: Collection[str]
 ) -> set[int]:
-    """The sentences within the budget: those that are kept, then one after another what is worth most."""
+    """The sentences within the budget: those that are kept, then the most valuable ones."""
     words = [set(content_words(piece.text)) for piece in pieces]
     lengths = [len(piece.text.split()) for piece in pieces]
     counted = Counter(word for held in words for word in held)
@@ -177,7 +175,7 @@ def _chosen(
 
 
 def _found_part(document: Document) -> str:
-    """Of a document that came with its neighbours the part that was found."""
+    """The found part of a document that came with its neighbours; "" for other documents."""
     place = document.metadata.get("part")
     if not isinstance(place, Sequence) or [type(n) for n in place] != [int, int]:
         return ""

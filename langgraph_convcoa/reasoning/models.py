@@ -19,25 +19,11 @@ _LOCAL = "huggingface"
 
 
 @overload
-def load_chat_model(
-    model: str | BaseChatModel,
-    *,
-    base_url: str | None = None,
-    load_in_8bit: bool = False,
-    adapter: str | Path | None = None,
-    **settings: Any,
-) -> BaseChatModel: ...
+def load_chat_model(model: str | BaseChatModel, **settings: Any) -> BaseChatModel: ...
 
 
 @overload
-def load_chat_model(
-    model: str | ChatModel,
-    *,
-    base_url: str | None = None,
-    load_in_8bit: bool = False,
-    adapter: str | Path | None = None,
-    **settings: Any,
-) -> ChatModel: ...
+def load_chat_model(model: str | ChatModel, **settings: Any) -> ChatModel: ...
 
 
 def load_chat_model(
@@ -48,14 +34,15 @@ def load_chat_model(
     adapter: str | Path | None = None,
     **settings: Any,
 ) -> ChatModel:
-    """Build a chat model.
+    """Build a chat model. Raises ModelError if it cannot be built.
 
-    `model` is a LangChain chat model, which is returned as it is, also one with fallbacks, retries, bound arguments, a
-    configuration or configurable fields; an `init_chat_model` name such as "openai:gpt-4.1-mini"; or
-    "huggingface:PATH_OR_NAME" for a local transformers model (`load_in_8bit` by bitsandbytes, extra `int8`; `adapter`, a LoRA
-    adapter's folder, such as a trained planner's, extra `grpo`). With `base_url`,
-    an OpenAI-compatible server (vLLM, Ollama, llama.cpp, LM Studio), the name may be any that it serves and no key is needed.
-    `settings` are further arguments of the model's class. A model that cannot be loaded is a ModelError.
+    Args:
+        model: A LangChain chat model, also in wrappers, which is returned as it is; an `init_chat_model` name such as
+            "openai:gpt-4.1-mini"; or "huggingface:PATH_OR_NAME" for a local transformers model.
+        base_url: An OpenAI-compatible server (vLLM, Ollama, llama.cpp, LM Studio), which needs no key.
+        load_in_8bit: Load a local model with bitsandbytes (extra `int8`).
+        adapter: Folder of a LoRA adapter for a local model (extra `grpo`).
+        settings: Further arguments of the model's class.
     """
     if adapter is not None and not (isinstance(model, str) and model.strip().startswith(f"{_LOCAL}:")):
         raise ModelError(f'adapter is for local models: give "{_LOCAL}:PATH_OR_NAME", or serve the adapter and name it')
@@ -104,17 +91,11 @@ def _load_transformers(name: str, *, load_in_8bit: bool, adapter: str | Path | N
         except ImportError as error:
             raise ModelError('8-bit loading needs bitsandbytes: pip install "langgraph-convcoa[int8]"') from error
         model_settings["quantization_config"] = BitsAndBytesConfig(load_in_8bit=True)  # type: ignore[no-untyped-call]
-    # The chat template has written the special tokens that begin a prompt; the tokenizer is not to write them again.
-    generation = {
-        "max_new_tokens": 1024,
-        "do_sample": False,
-        "return_full_text": False,
-        "add_special_tokens": False,
-        **settings,
-    }
+    # The chat template writes the special tokens that begin a prompt. The tokenizer must not write them again.
+    generation = {"max_new_tokens": 1024, "do_sample": False, "return_full_text": False, "add_special_tokens": False}
     try:
         pipeline = HuggingFacePipeline.from_model_id(
-            model_id=name, task="text-generation", model_kwargs=model_settings, pipeline_kwargs=generation
+            model_id=name, task="text-generation", model_kwargs=model_settings, pipeline_kwargs=generation | settings
         )
         if adapter is not None:
             pipeline.pipeline.model = _adapted(pipeline.pipeline.model, adapter, merge=not load_in_8bit)
@@ -127,7 +108,7 @@ def _load_transformers(name: str, *, load_in_8bit: bool, adapter: str | Path | N
 
 
 def _adapted(model: Any, adapter: str | Path, *, merge: bool) -> Any:
-    """A model with an adapter: in its weights, or beside them where these are 8-bit numbers."""
+    """A model with an adapter, merged into its weights unless these are 8-bit numbers."""
     try:
         from peft import PeftModel
     except ImportError as error:
@@ -151,7 +132,7 @@ def _load_error(name: str, error: Exception) -> ModelError:
 
 
 class ModelCallError(ModelError):
-    """A model did not answer. `transient` says whether asking again may help and nobody has tried so yet."""
+    """A model did not answer. `transient`: asking again may help, and has not been tried."""
 
     def __init__(self, message: str, *, transient: bool = False) -> None:
         super().__init__(message)
@@ -159,7 +140,7 @@ class ModelCallError(ModelError):
 
 
 def shown_url(url: str) -> str:
-    """An address as it may be shown and kept: without a user, a password, and what stands after its path."""
+    """An address without user, password, query and fragment."""
     parts = urlsplit(url)
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
@@ -173,10 +154,9 @@ def described(model: BaseChatModel) -> str:
 
 
 def call_error(error: BaseException, model: ChatModel, config: RunnableConfig | None = None) -> ModelCallError:
-    """What a failed model call means, in one line; what is shown of the provider's own message is redacted.
+    """What a failed model call means, in one redacted line. `config` is the run's, which may choose the model.
 
-    `config` is the run's, for a model that it chooses. Of a model with fallbacks, all of which failed, LangChain raises the
-    first one's error.
+    If a model and its fallbacks fail, LangChain raises the error of the first.
     """
     if isinstance(error, ModelCallError):
         return error

@@ -1,7 +1,6 @@
-"""JSON schemas of a model's replies, and their tolerant reading.
+"""JSON schemas of a model's replies, and a tolerant reader of them.
 
-Models fence their JSON, break off in the middle, quote with single quotes, leave trailing commas, write flags as text, invent
-action names and think aloud first. `json_repair` mends the syntax, this module the rest; None where there is nothing to read.
+`json_repair` mends the syntax. This module reads other names of keys and actions, flags as text, and numbers in text.
 """
 
 from __future__ import annotations
@@ -68,10 +67,10 @@ CORRECTIONS_SCHEMA = _object("corrections", {"answers": _list_of("correction", _
 def parse_chain(
     output: str | Mapping[str, Any], *, question: str, actions: Iterable[str], max_sub_questions: int = 6
 ) -> ActionChain | None:
-    r"""Read an action chain from a model's text, or the object of structured output; None when it holds none.
+    r"""Read an action chain from a model's text or structured output; None if there is none.
 
-    Another action's name is replaced by the closest of `actions`, else by the first; repeated sub-questions are dropped, and
-    so are those past `max_sub_questions`.
+    An unknown action is replaced by the closest of `actions`, else by the first. Repeated sub-questions, and those beyond
+    `max_sub_questions`, are dropped.
 
     Example:
         >>> text = "```json\n{'chain': [{'Action': 'web', 'Sub': 'Who?', 'Missing_flag': 'True',}]"
@@ -102,7 +101,7 @@ def parse_chain(
 def parse_corrections(output: str | Mapping[str, Any]) -> tuple[dict[int, dict[str, Any]], str]:
     """Read `{"answers": [{"index", "answer", "evidence", "status"}], "final_answer"}`: answers by index from 1, final answer.
 
-    A reply without the list may hold the final answer alone, and one that is plain text is it.
+    A reply without the list, or in plain text, is the final answer.
 
     Example:
         >>> parse_corrections('{"answers": [{"index": 2, "answer": "1982", "evidence": [3]}], "final_answer": "In 1982 [3]."}')
@@ -130,12 +129,7 @@ def parse_corrections(output: str | Mapping[str, Any]) -> tuple[dict[int, dict[s
 
 
 def parse_inputs(output: str | Mapping[str, Any]) -> dict[int, str]:
-    """Read `{"inputs": [{"index", "action_input"}]}`, keyed by index from 1; what is not text, or empty, is left out.
-
-    Example:
-        >>> parse_inputs('{"inputs": [{"index": 2, "action_input": "SELECT 1"}, {"index": 3}]}')
-        {2: 'SELECT 1'}
-    """
+    """Read `{"inputs": [{"index", "action_input"}]}`: the inputs by index from 1, without empty ones."""
     return {
         number: text
         for number, fields in _numbered(output, ("inputs", "actioninputs", "queries", "results"))
@@ -144,7 +138,7 @@ def parse_inputs(output: str | Mapping[str, Any]) -> dict[int, str]:
 
 
 def _numbered(output: str | Mapping[str, Any], keys: Sequence[str]) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The entries of the list under one of the keys, each with its number, or its position where it has none."""
+    """The entries of the list under one of the keys, each with its `index`, by default its position."""
     data = read_json(output)
     if isinstance(data, Mapping):
         entries = _first(_fold(data), keys)
@@ -169,7 +163,7 @@ def read_json(output: str | Mapping[str, Any]) -> Any:
 
 
 def _loads(text: str) -> Any:
-    """The JSON value that a text begins with; what is malformed is taken for what was most likely meant."""
+    """The JSON value at the beginning of a text, repaired if it is malformed."""
     try:
         return json.JSONDecoder(strict=False).raw_decode(text)[0]
     except (ValueError, RecursionError):
@@ -182,15 +176,12 @@ def _loads(text: str) -> Any:
 
 
 def _whole(values: list[Any]) -> Any:
-    """A top-level list is either the answer wrapped once more or the chain itself."""
+    """The object of a reply that is a list: an object in the list that has a chain, or the list as the chain."""
     for value in values:
         if isinstance(value, Mapping) and _first(_fold(value), _CHAIN_KEYS) is not None:
             return value
-    return (
-        {"chain": values}
-        if any(_node(step, ["-"]) for step in islice(_flatten(values), _MOST_STEPS) if isinstance(step, Mapping))
-        else None
-    )
+    steps = [step for step in islice(_flatten(values), _MOST_STEPS) if isinstance(step, Mapping)]
+    return {"chain": values} if any(_node(step, ["-"]) for step in steps) else None
 
 
 def _node(step: Any, actions: list[str]) -> ActionNode | None:
@@ -247,7 +238,7 @@ def _first(fields: Mapping[str, Any], keys: Iterable[str]) -> Any:
 
 
 def _text(value: Any) -> str:
-    """A text that is no answer."""
+    """A text other than an answer, cut to its limit."""
     return cut_field(_whole_text(value)).strip()
 
 
@@ -263,16 +254,14 @@ def _whole_text(value: Any) -> str:
 
 
 def _answer(value: Any) -> str:
-    """A final answer; "" where it is no text, as what a model writes that broke down: without letters, or full of signs that
-    cannot be printed.
-    """
+    """A final answer; "" if it has no letters or many unprintable signs, as a model that broke down may write."""
     text = cut_answer(_whole_text(value))
     broken = sum(sign == "\ufffd" or not (sign.isprintable() or sign.isspace()) for sign in text)
     return text if any(map(str.isalnum, text)) and broken <= _BROKEN * len(text) else ""
 
 
 def _input(value: Any) -> str:
-    """An action's input; arguments of a tool that come as an object stay one, as JSON."""
+    """An action's input as text; an object (arguments of a tool) becomes JSON."""
     if not isinstance(value, Mapping) or not value:
         return _text(value)
     text = json.dumps(value, ensure_ascii=False, default=str)
@@ -308,5 +297,5 @@ def _status(fields: Mapping[str, Any]) -> str:
 
 
 def without_thought(text: str) -> str:
-    """A whole text without the thought that it begins with."""
+    """A text without the thought (`<think>`) at its beginning."""
     return _THOUGHT.sub("", text, count=1)

@@ -70,7 +70,7 @@ def own_config(config: RunnableConfig | None) -> RunnableConfig:
 
 
 def retries(model: ChatModel) -> bool:
-    """Whether the model asks again by itself where a request fails: by `with_retry`, or as its client's `max_retries`."""
+    """True if the model repeats failed requests itself: by `with_retry`, or by the `max_retries` of its client."""
     if isinstance(model, RunnableWithFallbacks):
         return any(retries(part) for part in model.runnables)
     if isinstance(model, RunnableBindingBase):
@@ -81,7 +81,7 @@ def retries(model: ChatModel) -> bool:
 
 
 def retries_streams(model: object) -> bool:
-    """Whether a stream that fails before its first piece is to be asked for as a whole: `with_retry` retries only that."""
+    """True if `with_retry` is among the wrappers. It retries whole replies, and no streams."""
     while isinstance(model, RunnableBindingBase):
         if isinstance(model, RunnableRetry):
             return True
@@ -90,12 +90,12 @@ def retries_streams(model: object) -> bool:
 
 
 def falls_back(model: ChatModel, error: BaseException) -> bool:
-    """Whether the model has fallbacks that are asked after such an error."""
+    """True if the model has fallbacks for this error."""
     while isinstance(model, RunnableBindingBase):
         model = model.bound
     return isinstance(model, RunnableWithFallbacks) and isinstance(error, model.exceptions_to_handle)
 
 
 def _is_configurable(model: object) -> bool:
-    """Whether it is what `init_chat_model` gives for configurable fields, which has no public class."""
+    """True for what `init_chat_model` returns for configurable fields. Its class is not public."""
     return isinstance(model, Runnable) and type(model).__name__ == "_ConfigurableModel"

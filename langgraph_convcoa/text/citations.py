@@ -16,11 +16,10 @@ _MOST_DIGITS = 9
 
 
 class CitationFilter:
-    """Lets text through with every [n] checked and renumbered.
+    """Checks and renumbers the [n] of a text that comes in pieces.
 
-    `available` is a count (1..n) or the valid numbers. A valid mark gets the number of its first use: [n] in the filtered text
-    means the n-th entry of `cited`. An invalid mark is dropped and counted in `removed`. `[1, 3]` and `[1-3]` become single
-    marks. The result does not depend on how the text is cut into pieces.
+    `available` is a count (1..n) or the valid numbers. A mark gets the number of its first use: [n] of the result is the n-th
+    entry of `cited`. Invalid marks are dropped and counted in `removed`. `[1, 3]` and `[1-3]` become single marks.
 
     Example:
         >>> marks = CitationFilter(available=5)
@@ -47,7 +46,7 @@ class CitationFilter:
         return self._show(ready)
 
     def verbatim(self, text: str) -> str:
-        """Take text that holds no marks, such as code; returns it after what was held back."""
+        """Take text without marks, such as code; returns it after what was held back."""
         held, self._held = self._held, ""
         return self._show(held) + self._show_plain(text)
 
@@ -62,7 +61,7 @@ class CitationFilter:
         for match in _WITH_SPACE.finditer(text):
             self._add(parts, text[position : match.start()])
             marks = "".join(f"[{number}]" for number in map(self._number, _numbers(match.group(2))) if number)
-            # A mark that goes must not leave two pieces of text that read as another: "[1[9]3]".
+            # Without the dropped mark, the rest must not become another one: "[1[9]3]".
             self._add(parts, match.group(1) + marks if marks else "…" * self._unclosed)
             position = match.end()
         self._add(parts, text[position:])
@@ -78,7 +77,7 @@ class CitationFilter:
         return text
 
     def _add(self, parts: list[str], text: str) -> None:
-        """Note whether the text so far ends in a bracket that digits may still turn into a mark."""
+        """Add a text, and note if it ends in a bracket that digits may still turn into a mark."""
         parts.append(text)
         if text:
             self._unclosed = bool(_UNCLOSED.search(f"[{text}" if self._unclosed else text))

@@ -39,12 +39,8 @@ def _encodes(text: str) -> bool:
 
 
 def clean_value(value: Any, depth: int = 0) -> Any:
-    r"""A JSON value with all its texts and keys cleaned. Values deeper than `DEEPEST` levels and integers of more than 64 bits
+    """A JSON value with all its texts and keys cleaned. Values deeper than `DEEPEST` levels and integers of more than 64 bits
     become None.
-
-    Example:
-        >>> clean_value({"a": ["\x00", 1.5]}) == {"a": ["\ufffd", 1.5]}
-        True
     """
     if isinstance(value, str):
         return clean(value)
@@ -58,12 +54,7 @@ def clean_value(value: Any, depth: int = 0) -> Any:
 
 
 def cut_answer(text: str) -> str:
-    """An answer, cleaned, and cut to `LONGEST_ANSWER` characters with a note.
-
-    Example:
-        >>> cut_answer("In 1982."), len(cut_answer("x" * 10_000_000)) == LONGEST_ANSWER
-        ('In 1982.', True)
-    """
+    """An answer, cleaned, and cut to `LONGEST_ANSWER` characters with a note."""
     if len(text) > LONGEST_ANSWER:
         text = text[: LONGEST_ANSWER - len(_CUT)] + _CUT
     return clean(text)

@@ -1,8 +1,7 @@
-"""A printed answer compared with the answers that count as right: exact match, cover-EM and F1.
+"""A printed answer compared with the right answers: exact match, cover-EM and F1.
 
-As in the evaluation scripts of SQuAD 1.1 and 2.0 (Rajpurkar et al. 2016, 2018), which those of TopiOCQA, QReCC, CoQA and QuAC
-share: both texts are normalised, and the best of the references counts. What this library adds to an answer, citation marks
-and the … of shortened quotes, is left out first.
+As in the evaluation scripts of SQuAD 1.1 and 2.0 (Rajpurkar et al. 2016, 2018), both texts are normalised, and the best of the
+references counts. Citation marks and the … of shortened quotes are removed first.
 """
 
 from __future__ import annotations
@@ -32,13 +31,8 @@ def normalise_answer(text: str) -> str:
 def match_answer(answer: str, references: Sequence[str]) -> dict[str, float]:
     """Exact match, cover-EM and F1 of an answer, each in [0, 1].
 
-    Args:
-        answer: As printed, with citation marks or without.
-        references: The answers that count as right; blank ones are ignored.
-
-    Returns:
-        "em", "cover_em" and "f1", each the best over the references; empty if no reference is known. Cover-EM compares
-        letters, not words, as the papers do (Rosset et al. 2020): "1945" covers "194". A bare yes or no must stand as a word.
+    Returns "em", "cover_em" and "f1", each the best over the references; {} without references. Cover-EM compares letters, not
+    words (Rosset et al. 2020): "1945" covers "194". Only a bare yes or no must stand as a word.
 
     Example:
         >>> match_answer("It was Ada Lovelace [1].", ["Ada Lovelace", "Lady Lovelace"])
@@ -57,12 +51,7 @@ def match_answer(answer: str, references: Sequence[str]) -> dict[str, float]:
 
 
 def known_references(references: Sequence[str]) -> list[str]:
-    """The references that are not blank, each once.
-
-    Example:
-        >>> known_references(["1982", " ", "1982"])
-        ['1982']
-    """
+    """The references that are not blank, each once."""
     return list(dict.fromkeys(reference for reference in references if reference.strip()))
 
 

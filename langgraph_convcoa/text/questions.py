@@ -98,7 +98,7 @@ def is_name(token: str, first: bool) -> bool:
 
 
 def leans_on_conversation(question: str) -> bool:
-    """Whether a question has a word that may point to earlier turns: a pronoun, "the same", "and" or "what about" first.
+    """True if a question has a word that may point to earlier turns: a pronoun, "the same", "and" or "what about" first.
 
     Example:
         >>> leans_on_conversation("When was it built?"), leans_on_conversation("When was Oslo built?")
@@ -108,10 +108,5 @@ def leans_on_conversation(question: str) -> bool:
 
 
 def holds_negation(text: str) -> bool:
-    """Whether a text holds a "not" or the like.
-
-    Example:
-        >>> holds_negation("It wasn't said."), holds_negation("It was said.")
-        (True, False)
-    """
+    """True if a text has a word such as "not"."""
     return _NEGATION.search(text) is not None

@@ -42,8 +42,8 @@ _MEASURES = {"date": frozenset(["year", "date"]), "number": frozenset(["amount",
 class Meaning:
     """What a question asks, as far as its words show.
 
-    `order`: its content words in order; `names` and `numbers` of them; `telling`: function words that change the meaning;
-    `leans`: it needs the conversation to be understood; `news`: it asks for what changes from day to day.
+    `order` has its content words, `telling` the function words that change the meaning. `leans`: it depends on the
+    conversation. `news`: it asks for something that changes from day to day.
     """
 
     kind: str
@@ -57,13 +57,7 @@ class Meaning:
 
 @lru_cache(maxsize=2_000)
 def meaning(question: str) -> Meaning:
-    """What a question asks.
-
-    Example:
-        >>> found = meaning("Can you tell me when the film was released in France?")
-        >>> found.kind, found.order, sorted(found.names)
-        ('date', ('film', 'releas', 'franc'), ['franc'])
-    """
+    """What a question asks."""
     text = _LEAD.sub("", flat(question), count=1)
     kind = _kind(text)
     items = content_items(text) if content_words(text) else ()
@@ -80,7 +74,17 @@ def meaning(question: str) -> Meaning:
 
 
 def words_agree(first: str, second: str) -> bool:
-    """The part of `asks_the_same` that needs no vectors."""
+    """True if, by their words, an answer to one self-contained question may answer the other.
+
+    Their content words, numbers, kinds of answer and telling function words ("not", "before", "did") must be equal. A
+    question that depends on the conversation, or asks for news, is never the same as another.
+
+    Example:
+        >>> words_agree("When was Acme founded?", "In what year was Acme founded?")
+        True
+        >>> words_agree("What was the revenue of Acme in 2018?", "What was the revenue of Acme in 2019?")
+        False
+    """
     if max(len(first), len(second)) > LONGEST_COMPARED or _signs(first) != _signs(second):
         return False
     one, other = meaning(first), meaning(second)
@@ -91,21 +95,6 @@ def words_agree(first: str, second: str) -> bool:
     return (
         (one.kind, one.numbers, one.telling, set(one.order)) == (other.kind, other.numbers, other.telling, set(other.order))
     ) and [form for form in one.order if form in named] == [form for form in other.order if form in named]
-
-
-def asks_the_same(first: str, second: str, similarity: float, threshold: float = SAME_SIMILARITY) -> bool:
-    """Whether an answer to one self-contained question answers the other, given the cosine of their vectors.
-
-    Their content words, numbers, kinds of answer and telling function words ("not", "before", "did") must be equal. A
-    question that depends on the conversation, or asks for news, is never the same as another.
-
-    Example:
-        >>> asks_the_same("When was Acme founded?", "In what year was Acme founded?", 0.95)
-        True
-        >>> asks_the_same("What was the revenue of Acme in 2018?", "What was the revenue of Acme in 2019?", 0.98)
-        False
-    """
-    return similarity >= threshold and words_agree(first, second)
 
 
 def _signs(text: str) -> list[str]:

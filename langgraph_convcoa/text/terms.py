@@ -45,8 +45,8 @@ _PREFIXES = tuple("un re non mis over under inter anti pre post sub super multi 
 class Term:
     """A word of a question that says what it is about.
 
-    `text` as it stands; `form` its stem without accents; `run` the number of the name that it is a part of ("Ada Lovelace" is
-    one), -1 outside a name; `common`: it is an ordinary English word too ("University", "Bill").
+    `text` is the written word, `form` its stem without accents, `run` the number of its name ("Ada Lovelace" is one name; -1
+    for other words). `common` is True if it is also an ordinary English word ("University", "Bill").
     """
 
     text: str
@@ -57,7 +57,7 @@ class Term:
 
 
 def may_be_name(form: str) -> bool:
-    """Whether a stem in lower case may be a name: it is no English word, and none with a prefix.
+    """True if a stem in lower case is no English word, also without a prefix.
 
     Example:
         >>> [may_be_name(form) for form in ("colbert", "unbound", "sparsemax")]
@@ -94,16 +94,12 @@ class _Piece(NamedTuple):
 def find_terms(question: str) -> tuple[Term, ...]:
     """The names, numbers, quoted words and rare words of a question, in order.
 
-    A capital counts unless it opens a sentence or all words have one; without capitals, and there, it is the rare word that
-    counts. In a question that is not English only numbers and quoted words do: which of its words are rare is not known.
+    A word with a capital is a name, unless it opens a sentence or most words have capitals. Other words count if they are rare
+    in English. In other languages only numbers and quoted words count.
 
     Example:
         >>> [(t.text, t.kind) for t in find_terms("When did Ada Lovelace meet Babbage in 1833?")]
         [('Ada', 'name'), ('Lovelace', 'name'), ('Babbage', 'name'), ('1833', 'number')]
-        >>> [(t.text, t.kind) for t in find_terms("who introduced colbert, and what is sparsemax?")]
-        [('colbert', 'rare'), ('sparsemax', 'rare')]
-        >>> find_terms("How many layers does the network have?")
-        ()
     """
     pieces = _pieces(question[:2_000])
     english = _is_english(pieces)
@@ -175,10 +171,10 @@ class _Contents(NamedTuple):
 
 
 class Held:
-    """What some texts hold, to be asked for terms: the same stem, or a simple variant of it.
+    """Finds terms in texts: by their stem, or a simple variant of it.
 
     Variants are accents, a derived form ("Canada", "Canadian"), a typing error in a word of five letters or more, initials
-    ("J. Hopfield", "UN") and a compound written apart.
+    ("J. Hopfield", "UN") and a compound in two words.
 
     Example:
         >>> held = Held(["The United Nations met in Canada in the 1990s with Beyoncé."])

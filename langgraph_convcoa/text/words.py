@@ -1,8 +1,4 @@
-"""Sentences, words and content words of a text.
-
-Retrieval cuts its windows, verification compares its items and the extractive reasoner picks its sentences with the
-functions of this module, so that a quote found by one is a quote for the others.
-"""
+"""Sentences, words and content words of a text, for retrieval, verification and the extractive reasoner."""
 
 from __future__ import annotations
 
@@ -47,6 +43,14 @@ STOP_WORDS = frozenset(
 )
 
 
+STOPS = ".!?。！？؟"
+"""Signs that end a sentence."""
+CLOSING = "\"'”’»)\\]"
+"""Signs that may follow such a sign, for a class of a pattern."""
+ENDED = re.compile(rf"[{STOPS}:;…][{CLOSING}*_]*+\s*+\Z")
+"""The end of a text that is a sentence or introduces the next one."""
+LIST_MARK = r"(?:[-*•–]|\(?\d{1,3}[.)])"
+"""The pattern of what begins an item of a list."""
 _WINDOW = 4_000
 """Characters that are split at once, and of the longest sentence."""
 
@@ -96,9 +100,7 @@ def _is_counted(text: str, end: int) -> bool:
 
 
 def _cut(text: str, language: str) -> Iterator[str]:
-    """The sentences with the white space around them. A long text is split by windows: the splitter's time may grow
-    with the square of the length. A sentence longer than a window is cut.
-    """
+    """The sentences with the white space around them. Long texts are split by windows, which bounds the splitter's time."""
     start = 0
     while len(text) - start > _WINDOW:
         window = text[start : start + _WINDOW]
@@ -134,8 +136,7 @@ def words(text: str) -> list[str]:
 def content_words(text: str) -> list[str]:
     """Stemmed words of a text without function words; numbers and names always count.
 
-    A word that is a stop word in lower case counts when it stands in capitals inside a text that is not all capitals
-    ("the WHO", "IT").
+    A stop word in capitals counts ("the WHO", "IT"), unless the whole text is in capitals.
 
     Example:
         >>> content_words("Was the network stored by the WHO in 1982?")
@@ -155,11 +156,10 @@ def content_tokens(text: str) -> list[Word]:
     ]
 
 
-# What is longer is seldom a word that comes again, and would fill memory.
 _KEPT_LETTERS = 40
+"""Longer words seldom come again: they are not cached."""
 
 
-# Of one argument, which a cache looks up faster than two.
 @lru_cache(maxsize=200_000)
 def _content_form(raw: str) -> str:
     return _form(raw, shouting=False)
@@ -214,7 +214,7 @@ def stem(word: str) -> str:
 
 
 _CITATION = re.compile(r"\[\d+(?:\s*[,;-]\s*\d+)*\]")
-_LIST_MARK = re.compile(r"^\s*(?:\d{1,3}[.)]|[-*•#>]+)(?:\s+|$)")
+_LIST_MARK = re.compile(rf"^\s*(?:{LIST_MARK}|[-*•#>]+)(?:\s+|$)")
 _NUMBERS = {stem(word): digits for word, digits in NUMBER_WORDS.items()}
 
 
@@ -263,12 +263,8 @@ def content_items(text: str) -> tuple[Item, ...]:
         is_name = not is_number and not shouting and token.raw[0].isupper()
         if n == 0 and opens and is_name:
             # A capital that opens a sentence says nothing, unless the next word has one too ("Ada Lovelace wrote").
-            is_name = len(token.raw) > 1 and (
-                token.raw.isupper() or (len(tokens) > 1 and _follows(text, token.raw, tokens[1].raw))
-            )
+            following = tokens[1].raw if len(tokens) > 1 else ""
+            joined = following[:1].isupper() and re.search(rf"{re.escape(token.raw)}\s+{re.escape(following)}", text)
+            is_name = len(token.raw) > 1 and (token.raw.isupper() or bool(joined))
         items.append(Item(form, len(token.raw), is_number, is_name))
     return tuple(items)
-
-
-def _follows(text: str, first: str, second: str) -> bool:
-    return second[0].isupper() and re.search(rf"{re.escape(first)}\s+{re.escape(second)}", text) is not None

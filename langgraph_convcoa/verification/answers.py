@@ -12,18 +12,19 @@ from langchain_core.documents import Document
 
 from langgraph_convcoa.text.citations import MARK, CitationFilter, cited_parts, kept_marks, without_marks
 from langgraph_convcoa.text.clean import cut_answer
+from langgraph_convcoa.text.words import CLOSING, LIST_MARK, STOPS
 from langgraph_convcoa.verification.premise import Evidence
 from langgraph_convcoa.verification.sentences import Statement, statements
 from langgraph_convcoa.verification.verdicts import Verdict, as_claim, judge
 from langgraph_convcoa.verification.verifier import LexicalVerifier, Verifier
 
 _MARKS = rf"((?:\s*+{MARK.replace('(', '(?:', 1)})++)"
-_AFTER_STOP = re.compile(rf"((?<![.!?。！？])[.!?。！？]++[\"”’)]*+){_MARKS}")
+_AFTER_STOP = re.compile(rf"((?<![{STOPS}])[{STOPS}]++[{CLOSING}]*+){_MARKS}")
 _AFTER_COMMA = re.compile(rf"((?<![;,])[;,]++){_MARKS}\s*+\Z")
-_STOP = re.compile(r"(?<![.!?。！？;,])[.!?。！？;,]++[\"”’)]*+\Z")
+_STOP = re.compile(rf"(?<![{STOPS};,])[{STOPS};,]++[{CLOSING}]*+\Z")
 _POLAR = re.compile(r"\A\W*+(?:yes|no)\W*+", re.IGNORECASE)
-_LIST_ITEM = re.compile(r"(?<!\s)[^\S\n]*+\n\s*+(?:(?:[-*•]|\d{1,2}[.)])(?:\s|\Z)|\||```|~~~)")
-_NEXT = re.compile(r"(?:[.!?。！？:;…][\"'”’)\]]*(?:\s*\[[\d,;\s–-]+\])*\s+|\n)(?=\S+\s)")
+_LIST_ITEM = re.compile(rf"(?<!\s)[^\S\n]*+\n\s*+(?:{LIST_MARK}(?:\s|\Z)|\||```|~~~)")
+_NEXT = re.compile(rf"(?:[{STOPS}:;…][{CLOSING}]*(?:\s*\[[\d,;\s–-]+\])*\s+|\n)(?=\S+\s)")
 _MOST_MARKS = 3
 _SHARE_OF_CLAIM = 0.3
 """A document keeps its mark if it holds more than this share of the words in front of the mark."""

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from langgraph_convcoa.text.citations import MARK, CitationFilter
 from langgraph_convcoa.text.clean import flat
 from langgraph_convcoa.text.questions import NEGATIONS
-from langgraph_convcoa.text.words import Sentence, content_tokens, sentences
+from langgraph_convcoa.text.words import ENDED, LIST_MARK, Sentence, content_tokens, sentences
 
 _MARK = re.compile(rf"(?<!\s)\s*+{MARK}")
 _LEADING_MARKS = re.compile(rf"(?:\s*+{MARK})++[.,;]?")
 _ITEM = re.compile(r"(\d{1,2})\.\s")
 _LAST_NUMBER = re.compile(r"(^\W*|[.:!?]\s+)?(?<!\S)(\d{1,2})\.$")
 _LINK = re.compile(r"\[([^\[\]]+)\]\([^()\s]*\)")
-_DECORATION = re.compile(r"\*\*|__|`|^[^\S\n]*+(?:#++|>|[-*•–]|\(?\d{1,2}[.)]|\|)\s+", re.MULTILINE)
+_DECORATION = re.compile(rf"\*\*|__|`|^[^\S\n]*+(?:#++|>|{LIST_MARK}|\|)\s+", re.MULTILINE)
 
 _BLOCK = re.compile(
     r"^[^\S\n]*+(?P<fence>```|~~~)[^\n]*+\n(?:(?![^\S\n]*+(?P=fence))[^\n]*+\n)*+(?:[^\S\n]*+(?P=fence)[^\n]*+|[^\n]*+\Z)"
@@ -24,7 +24,6 @@ _BLOCK = re.compile(
     re.MULTILINE,
 )
 _CELLS = re.compile(r"[|\n]|:?-{2,}:?")
-_ENDED = re.compile(r"[.!?。！？:;…][\"'”’)\]]*\s*\Z")
 
 _EVIDENCE = (
     r"(?:passages?|documents?|documentation|evidence|sources?|excerpts?|texts?|context|information|materials?|articles?|"
@@ -206,7 +205,7 @@ def _of_prose(text: str, start: int, end: int) -> list[Statement]:
     for a, b in _spans(text[start:end]):
         last = spans[-1] if spans else None
         # What nothing ends, or no space parts, is one sentence: "Step 1) of", ".csv".
-        ended = last and (_ENDED.search(_MARK.sub("", text[last[0] : last[1]])) or "\n" in text[last[1] : start + a])
+        ended = last and (ENDED.search(_MARK.sub("", text[last[0] : last[1]])) or "\n" in text[last[1] : start + a])
         ended = ended or _ITEM.match(text, start + a)
         if last and not (ended and last[1] < start + a):
             last[1] = start + b

@@ -130,11 +130,6 @@ async def test_a_chain_that_takes_a_dict_says_what_to_put_in_front(chain: Any) -
         await KnowledgeRetrieval(chain).retrieve(REQUEST)
 
 
-async def test_a_chain_that_takes_a_dict_works_as_the_error_says() -> None:
-    chain = RunnableLambda(lambda question: {"input": question}) | RunnableLambda(itemgetter("input")) | Plain()
-    assert len(await KnowledgeRetrieval(chain).retrieve(REQUEST)) == 3
-
-
 @pytest.mark.parametrize("end", [lambda documents: "text", lambda documents: {"context": documents}, lambda documents: ["a"]])
 async def test_a_chain_that_gives_no_documents(end: Any) -> None:
     with pytest.raises(InputError, match="must return a list of documents"):

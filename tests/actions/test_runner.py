@@ -13,7 +13,7 @@ from langchain_core.documents import Document
 
 from langgraph_convcoa import build_graph
 from langgraph_convcoa.actions.base import ActionRequest
-from langgraph_convcoa.actions.runner import ActionError, ActionRunner, is_transient, merge_findings, reason_of
+from langgraph_convcoa.actions.runner import ActionError, ActionRunner, as_evidence, is_transient, reason_of
 from langgraph_convcoa.errors import InputError
 from tests.bounds import joined
 from tests.fakes import WaitingAction
@@ -24,14 +24,14 @@ LIMITS: dict[str, Any] = {"within": 5, "turn": "t", "limit": 4}
 
 def test_evidence_gets_what_the_action_left_out() -> None:
     text = "One. Sparsemax was introduced in 2016. Two."
-    [found] = merge_findings([Document(text), Document(" "), Document(text)], "web", REQUEST)
-    assert found.id == merge_findings([Document(text)], "other", REQUEST)[0].id, "of equal texts it is the same"
+    [found] = as_evidence([Document(text), Document(" "), Document(text)], "web", REQUEST)
+    assert found.id == as_evidence([Document(text)], "other", REQUEST)[0].id, "of equal texts it is the same"
     assert found.metadata == {"source": "web", "score": 1.0, "quote": "Sparsemax was introduced in 2016."}
 
 
 def test_evidence_keeps_what_the_action_gave() -> None:
     document = Document("Text.", id="x", metadata={"source": "s", "score": 0.3, "quote": "Te", "page": 2})
-    assert merge_findings([document], "web", REQUEST) == [document]
+    assert as_evidence([document], "web", REQUEST) == [document]
 
 
 def own(**fields: Any) -> Any:
@@ -109,12 +109,6 @@ def test_the_loop_sleeps_on_when_the_program_ends() -> None:
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "42\n['convcoa-actions']\n", "")
 
 
-def test_a_time_out_says_how_long() -> None:
-    runner = ActionRunner([WaitingAction("a", seconds=5)])
-    with pytest.raises(TimeoutError, match=r"0\.01 s"):
-        runner.run("a", REQUEST, **{**LIMITS, "within": 0.01})
-
-
 @pytest.mark.parametrize(
     ("error", "transient"),
     [
@@ -136,21 +130,15 @@ def test_reasons_are_one_line_without_secrets() -> None:
 
 
 def test_texts_are_evidence_too() -> None:
-    assert [d.page_content for d in merge_findings(["One.", Document("Two.")], "own", REQUEST)] == ["One.", "Two."]
-    [alone] = merge_findings("Sparsemax was introduced in 2016.", "own", REQUEST)
+    assert [d.page_content for d in as_evidence(["One.", Document("Two.")], "own", REQUEST)] == ["One.", "Two."]
+    [alone] = as_evidence("Sparsemax was introduced in 2016.", "own", REQUEST)
     assert alone.metadata == {"source": "own", "score": 1.0, "quote": "Sparsemax was introduced in 2016."}
 
 
 @pytest.mark.parametrize("found", [{"a": 1}, 3, [3], None])
 def test_what_is_no_evidence_is_named(found: Any) -> None:
     with pytest.raises(ActionError, match="the action own failed: retrieve must return documents or texts, not"):
-        merge_findings(found, "own", REQUEST)
-
-
-def test_an_action_that_raises_is_named() -> None:
-    runner = ActionRunner([WaitingAction("a", error=RuntimeError("no connection"))])
-    with pytest.raises(ActionError, match="the action a failed: RuntimeError: no connection"):
-        runner.run("a", REQUEST, **LIMITS)
+        as_evidence(found, "own", REQUEST)
 
 
 def test_the_user_reads_which_action_failed() -> None:

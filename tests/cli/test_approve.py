@@ -16,9 +16,9 @@ from langgraph_convcoa.cli.session import Session
 from langgraph_convcoa.context import ConvCoAContext
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.graph import build_graph
-from langgraph_convcoa.nodes.decisions import Review, Text, arguments, chain_type, read_decisions, review_request
+from langgraph_convcoa.nodes.decisions import Review, Text, arguments, chain_type, review_request
 from tests.cli.test_console import shown, text_console
-from tests.fakes import KeywordRetriever, ScriptedModel, node, plan
+from tests.fakes import KeywordRetriever, ScriptedModel, decided_by, node, plan
 
 SQL = Review(
     "data_analysis",
@@ -56,7 +56,7 @@ def keys(monkeypatch: pytest.MonkeyPatch) -> Keys:
 def decided(*reviews: Review) -> tuple[list[Any], str]:
     console = text_console()
     response = ask_decisions(review_request(reviews), console)
-    return read_decisions(response, reviews), shown(console)
+    return decided_by(response, reviews), shown(console)
 
 
 def test_what_is_to_be_approved_is_shown_without_control_characters(keys: Keys) -> None:

@@ -298,18 +298,6 @@ def test_a_new_question_discards_the_waiting_turn() -> None:
     assert [r["original_question"] for r in out["knowledge_set"]["Contextual knowledge set"]] == ["And now?"]
 
 
-def test_a_waiting_turn_can_be_edited_and_forked() -> None:
-    graph, _ = compiled(two(), corrections(final=SPARSEMAX), corrections(final=HOPFIELD))
-    graph.invoke(ASKED, THREAD, context=approving("knowledge_retrieval"))
-    waiting = graph.get_state(THREAD)
-    made = waiting.values["plan"]
-    nodes = made["nodes"]
-    for n, expected in ((1, SPARSEMAX), (0, HOPFIELD)):
-        fork = graph.update_state(waiting.config, {"plan": {**made, "draft_answer": "", "nodes": nodes[n : n + 1]}}, "plan")
-        assert len(asked(graph.invoke(None, fork))) == 1
-        assert [item["answer"] for item in decide(graph, YES)["chain"]] == [expected]
-
-
 @pytest.mark.parametrize(("query", "status"), [("SELECT sum(sold) FROM fish", "filled"), ("DROP TABLE fish", "failed")])
 def test_sql_that_a_person_wrote_is_what_is_run_and_guarded_as_any_other(query: str, status: str, tmp_path: Path) -> None:
     (tmp_path / "fish.csv").write_text("kind,sold\ncod,3\nhake,4\n", encoding="utf-8")
@@ -351,9 +339,3 @@ def test_names_are_those_of_the_graph() -> None:
     with pytest.raises(InputError, match="'plans'"):
         graph.invoke(ASKED, THREAD, context=ConvCoAContext(approve=["plans"]))
     assert not model.prompts
-
-
-def test_the_stream_of_each_run_tells_of_the_interrupt_once() -> None:
-    graph, _ = compiled(two())
-    steps = list(graph.stream(ASKED, THREAD, context=approving("knowledge_retrieval"), stream_mode="updates"))
-    assert [name for step in steps for name in step].count("__interrupt__") == 1

@@ -18,9 +18,9 @@ from langgraph_convcoa.nodes.decisions import (
     Text,
     arguments,
     chain_type,
-    read_decisions,
     review_request,
 )
+from tests.fakes import decided_by
 
 ACTIONS = ["knowledge_retrieval", "data_analysis"]
 STEP = {"action": "data_analysis", "sub_question": "How many?", "guess_answer": "", "action_input": "SELECT 1"}
@@ -44,7 +44,7 @@ ANSWER = Review("answer", arguments(answer=(NeededText, "Two [1].")), "The answe
 
 
 def decide(*decisions: Any, reviews: tuple[Review, ...] = (LOOK_UP,)) -> list[Decided]:
-    return read_decisions({"decisions": list(decisions)}, reviews)
+    return decided_by({"decisions": list(decisions)}, reviews)
 
 
 def edit(name: str, **args: Any) -> dict[str, Any]:
@@ -110,7 +110,7 @@ def test_an_edited_plan_may_come_as_text_and_leave_out_what_is_empty(as_text: bo
 )
 def test_a_decision_that_cannot_be_carried_out(response: Any, message: str) -> None:
     with pytest.raises(InputError, match=message) as caught:
-        read_decisions(response, [LOOK_UP])
+        decided_by(response, [LOOK_UP])
     assert "\n" not in str(caught.value)
 
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import httpx
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import HumanMessage
 from langchain_core.messages.content import Citation as CitationAnnotation
 from langchain_openai import ChatOpenAI
-from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from pydantic import TypeAdapter
 
 from langgraph_convcoa.memory.asked import read_conversation
@@ -67,14 +66,6 @@ def test_the_content_is_one_text_block_whatever_is_cited(text: str, cited: list[
     assert isinstance(message.content, list)
     assert [(block["type"], block["text"]) for block in message.content if isinstance(block, dict)] == [("text", text)]
     assert message.text == text
-
-
-def test_a_checkpoint_and_json_give_the_message_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LANGGRAPH_STRICT_MSGPACK", "true")
-    message = answer_message("It was 1982 [1].", CITED, message_id="m")
-    kept = JsonPlusSerializer()
-    assert kept.loads_typed(kept.dumps_typed(message)) == message
-    assert AIMessage.model_validate_json(message.model_dump_json()) == message
 
 
 def test_the_next_turn_reads_the_text_of_the_answer() -> None:

@@ -9,11 +9,9 @@ from langchain_core.documents import Document
 
 from langgraph_convcoa.nodes.correct import apply_corrections
 from langgraph_convcoa.nodes.evidence import finding, merge_findings
-from langgraph_convcoa.nodes.remember import turn_seconds
 from langgraph_convcoa.nodes.verify import verify_chain
 from langgraph_convcoa.reasoning.base import Correction, Unsolved
 from langgraph_convcoa.state import Finding, PlannedNode
-from langgraph_convcoa.usage import node_usage
 from tests.fakes import WORDS
 
 FACT = "Sparsemax was introduced in 2016."
@@ -96,12 +94,6 @@ def test_corrections_are_scored_against_their_evidence() -> None:
     assert corrected(Correction(0, FACT), guess="")["status"] == "filled"
 
 
-def test_without_a_correction_the_best_evidence_stands_in() -> None:
-    item = corrected(failure="the model is down")
-    assert item["answer"] == FACT
-    assert "the model is down" in item["reason"]
-
-
 def test_a_correction_that_finds_nothing_is_unsupported() -> None:
     item = corrected(Correction(0, "", "not there", supported=False))
     assert (item["status"], item["answer"], item["reason"]) == ("unsupported", "", "not there")
@@ -110,16 +102,6 @@ def test_a_correction_that_finds_nothing_is_unsupported() -> None:
 def test_a_guess_that_the_second_call_confirms_is_confirmed() -> None:
     item = corrected(Correction(0, "in 2017 [1]", evidence=[1]))
     assert (item["status"], item["answer"]) == ("confirmed", "in 2017")
-
-
-def test_the_nearest_fact_is_partial() -> None:
-    assert corrected(Correction(0, FACT, partial=True))["status"] == "partial"
-
-
-def test_the_time_of_a_turn_counts_the_longest_branch_of_each_depth() -> None:
-    costs = {"plan": node_usage(1.0), "web": node_usage(9.0), "answer": node_usage(2.0)}
-    findings = [found(0, seconds=3.0), found(1, seconds=4.0), found(0, depth=2, seconds=0.5)]
-    assert turn_seconds(costs, findings, {"web"}) == pytest.approx(1 + 2 + 4 + 0.5)
 
 
 def test_an_item_has_the_paths_to_evidence_that_was_reached_through_others() -> None:

@@ -13,7 +13,7 @@ from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_openai import ChatOpenAI
 
-from langgraph_convcoa.errors import ModelError
+from langgraph_convcoa.errors import ModelError, RetrievalError
 from langgraph_convcoa.reasoning.client import AnswerStream, ModelClient, streamed_answer
 from langgraph_convcoa.reasoning.parsing import CHAIN_SCHEMA
 from langgraph_convcoa.usage import UsageCounter
@@ -216,6 +216,19 @@ async def test_a_stream_that_has_begun_is_not_begun_again(asynchronous: bool) ->
         with pytest.raises(ModelError, match="cannot reach"):
             await asked(ModelClient(model), asynchronous, True)
     assert (len(inner.prompts), len(fallback.prompts)) == (2, 0), "each was asked once"
+
+
+@pytest.mark.parametrize("asynchronous", [True, False])
+async def test_an_error_of_the_verifier_is_not_reported_as_the_models(asynchronous: bool) -> None:
+    class Broken(Shown):
+        def feed(self, text: str, *, done: bool = False) -> str:
+            raise RetrievalError("the verifier cannot be loaded")
+
+    model = ScriptedModel(replies=['{"final_answer": "It rained."}'])
+    given = ("?", None, None, AnswerStream(Broken(), whole_answer=True))  # type: ignore[arg-type]
+    with pytest.raises(RetrievalError, match="the verifier cannot be loaded"):
+        await ModelClient(model).aask(*given) if asynchronous else ModelClient(model).ask(*given)
+    assert len(model.prompts) == 1
 
 
 def test_the_answer_is_read_while_the_reply_is_written() -> None:

@@ -13,11 +13,6 @@ from langgraph_convcoa.reasoning.models import ModelCallError, call_error, load_
 from tests.fakes import KeywordRetriever
 
 
-def test_a_model_object_is_taken_as_it_is() -> None:
-    model = FakeListChatModel(responses=["a"])
-    assert load_chat_model(model) is model
-
-
 def test_a_name_with_its_key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-x")
     model = load_chat_model("openai:gpt-4.1-mini")
@@ -75,9 +70,10 @@ def test_a_run_that_chooses_no_model_is_told_how() -> None:
     assert "name it in the run's config" in str(error)
 
 
-def test_a_wrapped_model_is_taken_as_it_is() -> None:
-    model = FakeListChatModel(responses=["a"]).with_retry()
-    assert load_chat_model(model) is model
+def test_a_model_is_taken_as_it_is_also_in_wrappers() -> None:
+    bare = FakeListChatModel(responses=["a"])
+    model = bare.with_retry()
+    assert (load_chat_model(bare), load_chat_model(model)) == (bare, model)
     with pytest.raises(ModelError, match="a chain"):
         load_chat_model(model | StrOutputParser())
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langgraph_convcoa.text.same_question import asks_the_same, meaning, words_agree
+from langgraph_convcoa.text.same_question import meaning, words_agree
 
 SAME = [
     ("When was Acme founded?", "In what year was Acme founded?"),
@@ -49,25 +49,14 @@ LEANING = [
 NEWS = ["What is the latest news about Acme?", "Who is the current president of Spain?", "What is the weather in Rome today?"]
 
 
-@pytest.mark.parametrize(("first", "second"), SAME)
-def test_what_asks_the_same(first: str, second: str) -> None:
-    assert asks_the_same(first, second, 0.9), (meaning(first), meaning(second))
-    assert asks_the_same(second, first, 0.9)
-
-
-@pytest.mark.parametrize(("first", "second"), OTHER)
-def test_what_does_not(first: str, second: str) -> None:
-    assert not asks_the_same(first, second, 1.0)
-    assert not asks_the_same(second, first, 1.0)
+@pytest.mark.parametrize(("first", "second", "same"), [*((*pair, True) for pair in SAME), *((*pair, False) for pair in OTHER)])
+def test_what_asks_the_same(first: str, second: str, same: bool) -> None:
+    assert words_agree(first, second) is same, (meaning(first), meaning(second))
 
 
 @pytest.mark.parametrize("question", [*LEANING, *NEWS])
 def test_what_leans_on_the_conversation_or_asks_for_news_is_never_the_same(question: str) -> None:
-    assert not asks_the_same(question, question, 1.0)
-
-
-def test_words_that_agree_are_not_enough() -> None:
-    assert not asks_the_same("When was Acme founded?", "When was Acme founded?", 0.5)
+    assert not words_agree(question, question)
 
 
 @given(st.text(max_size=60), st.text(max_size=60))

@@ -27,11 +27,10 @@ _TITLES, _LONGEST_TITLES = 6, 100
 
 
 class Overview(BaseAction):
-    """Answers questions about a retriever's collection as a whole, which a few passages cannot answer.
+    """Answers questions about a retriever's collection as a whole.
 
-    The planner chooses it, with one of these inputs: `list`, `count` (both also with words that the documents must have) or
-    `topics`; or titles, for passages that cover these documents. A few questions that name the collection, such as "Which
-    documents are there?", are recognised without a model.
+    The planner writes `list`, `count` (both also with words that the documents must have), `topics`, or titles, for passages
+    that cover these documents. A few questions such as "Which documents are there?" are recognised without a model.
 
     Args:
         retriever: A `HopfieldRetriever`, not one over a vector store.
@@ -93,11 +92,11 @@ def _answer(collection: Collection, wanted: Wanted) -> list[Document]:
         topics = find_topics(collection)
         opening = f"{counted(collection)}. Its main topics, by typical words and titles, are"
         lines = "\n".join(f"{n}. {topic}" for n, topic in enumerate(topics, 1))
-        return [said("topics", f"{opening} {'; '.join(topics)}.", f"{opening}:\n{lines}")]
+        return [_said("topics", f"{opening} {'; '.join(topics)}.", f"{opening}:\n{lines}")]
     return listing(collection, wanted)
 
 
-def said(name: str, text: str, extract: str | None = None) -> Document:
+def _said(name: str, text: str, extract: str | None = None) -> Document:
     """A statement about the collection as evidence; without a model, `extract` is the answer."""
     metadata = {"source": "overview", "title": "The collection", "score": 1.0, "quote": text, "extract": extract or text}
     return Document(text, id=f"overview:{name}", metadata=metadata)
@@ -126,7 +125,7 @@ def listing(collection: Collection, wanted: Wanted) -> list[Document]:
         )
     shown = chosen[wanted.first - 1 :][:PAGE] if wanted.kind != "count" else []
     if not shown:
-        return [said("count", f"{opening}.")]
+        return [_said("count", f"{opening}.")]
     pieces = []
     for start in range(0, len(shown), _OF_A_PIECE):
         part, number = shown[start : start + _OF_A_PIECE], wanted.first + start
@@ -134,9 +133,9 @@ def listing(collection: Collection, wanted: Wanted) -> list[Document]:
         begins = f"{opening}. " if start == 0 else ""
         names = f"Number {number} to {last} of {len(chosen)}: {', '.join(map(_named, part))}."
         lines = "\n".join(f"{n}. {_named(entry, '')}" for n, entry in enumerate(part, number))
-        pieces.append(said(f"documents-{number}", begins + names, f"{opening}.\n{lines}" if start == 0 else lines))
+        pieces.append(_said(f"documents-{number}", begins + names, f"{opening}.\n{lines}" if start == 0 else lines))
     if left := len(chosen) - wanted.first + 1 - len(shown):
-        pieces.append(said("left-out", f"{_number(left, 'more document')} {'is' if left == 1 else 'are'} not named here."))
+        pieces.append(_said("left-out", f"{_number(left, 'more document')} {'is' if left == 1 else 'are'} not named here."))
     return pieces
 
 

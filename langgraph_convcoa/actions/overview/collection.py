@@ -101,9 +101,7 @@ class Collections:
                 f"Overview needs a HopfieldRetriever, whose documents it can list, not {type(retriever).__name__}"
             )
         if not retriever.corpus.complete:
-            raise InputError(
-                "Overview cannot list the documents of a vector store: give a retriever over an index or documents"
-            )
+            raise InputError("Overview cannot list the documents of a vector store: give a retriever over an index or texts")
         self._retriever = retriever
         self._lock = threading.Lock()
         self._known: tuple[Any, Collection] | None = None

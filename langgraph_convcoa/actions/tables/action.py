@@ -38,20 +38,20 @@ class DataAnalysisSettings(BaseModel):
 class DataAnalysis(BaseAction):
     r"""Answers from tables with SQL that the planner writes into the chain.
 
-    The planner reads the tables' columns, comments and a few values, and writes one SELECT as the `action_input`. It is
-    parsed: a single SELECT of allow-listed functions over these tables passes. It runs read-only with limits on rows, time
-    and memory; the model rewrites a query that fails, once a turn. Without a model nothing is looked up.
+    The planner reads the tables' columns, comments and a few values, and writes one SELECT as the `action_input`. Only a
+    SELECT of allow-listed functions over these tables runs, read-only, with limits on rows, time and memory. The model
+    rewrites a query that fails, once a turn. Without a model nothing is looked up.
 
     Args:
         sources: CSV, TSV, Parquet, JSON, Excel, SQLite or DuckDB files, folders of them, or SQLAlchemy URLs; one or several. A
             mapping gives the tables their names.
-        tables: Of databases: which tables may be read ("table", "schema.table"); all of the default schema where left out (of
-            DuckDB: of every schema). Those of a DuckDB file are copied into memory.
-        name: What the planner and the chain call this action.
-        description: What the tables are about, for the planner, in front of their columns.
+        tables: The tables of databases that may be read ("table", "schema.table"); by default all of the default schema, for
+            DuckDB of every schema. Tables of a DuckDB file that are named here are copied into memory.
+        name: The action's name for the planner and the chain.
+        description: What the tables are about, for the planner.
         sample_values: Show the planner, and so the model's provider, a few values of each column.
         max_rows: Rows of a result that are kept, at most 100,000.
-        timeout: Seconds a query may take.
+        timeout: Seconds a query may take; for files and PostgreSQL. Other databases have no limit.
         memory_limit: Memory that tables of files and the queries over them may take together.
         schema_budget: Characters of the tables' description at most.
 

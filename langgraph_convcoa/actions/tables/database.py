@@ -18,18 +18,14 @@ if TYPE_CHECKING:
 
 _DIALECTS = {"postgresql": "postgres", "mariadb": "mysql", "mssql": "tsql"}
 _SAMPLED_ROWS = 200
-_CONNECT_SECONDS = 10
+_READ_SECONDS = 30.0
+"""Seconds that PostgreSQL may take for each statement that reads its catalogue."""
 _FRESH_SECONDS = 60.0
 _MOST_MILLISECONDS = 2_000_000_000
 """A little less than PostgreSQL's longest time limit."""
 _CANCELLED = ("57014", "25P03")
 _SECRET_KEY = re.compile(r"pass|pwd|secret|token|key", re.IGNORECASE)
-_POSTGRES_ARGUMENTS = {
-    "connect_timeout": _CONNECT_SECONDS,
-    "keepalives_idle": 10,
-    "keepalives_interval": 5,
-    "keepalives_count": 3,
-}
+_POSTGRES_ARGUMENTS = {"connect_timeout": 10, "keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3}
 _POSTGRES_SETTINGS = {
     "standard_conforming_strings": "on",
     # Compiling an expression ignores the time limit.
@@ -115,7 +111,7 @@ class DatabaseTables:
         from sqlalchemy.exc import SQLAlchemyError
 
         try:
-            with self._read_only(_CONNECT_SECONDS * 3) as connection:
+            with self._read_only(_READ_SECONDS) as connection:
                 tables = self._reflected(connection)
             self._read_at = time.monotonic()
             return tables
@@ -128,30 +124,18 @@ class DatabaseTables:
         about = inspect(connection)
         self.default_schema = about.default_schema_name or ""
         wanted = self._names if self._names is not None else [*about.get_table_names(), *about.get_view_names()]
-        places = [(name, schema) for schema, _, name in (full.rpartition(".") for full in wanted)]
-        there = [(name, schema) for name, schema in places if about.has_table(name, schema or None)]
-        described = {place: about.get_columns(place[0], place[1] or None) for place in there}
+        places = [(name, schema or None) for schema, _, name in (full.rpartition(".") for full in wanted)]
+        there = [place for place in places if about.has_table(*place)]
+        described = [(*place, about.get_columns(*place), _comment(about, *place)) for place in there]
         if self.dialect == "postgres":
             connection.exec_driver_sql("SET LOCAL statement_timeout = 1000")
         end = time.monotonic() + 3.0
-        return [self._table(connection, about, *place, columns, end) for place, columns in described.items()]
-
-    def _table(self, connection: Connection, about: Any, name: str, schema: str, columns: Any, end: float) -> Table:
-        from sqlalchemy import column, select, table
-        from sqlalchemy.exc import DBAPIError
-
-        try:
-            comment = (about.get_table_comment(name, schema or None) or {}).get("text") or ""
-        except NotImplementedError:
-            comment = ""
-        query: Any = select(*(column(c["name"]) for c in columns)).select_from(table(name, schema=schema or None))
-        rows: Sequence[Any] = ()
-        if time.monotonic() < end:
-            # A slow view, or a table that this user may not read, is described without values.
-            with suppress(DBAPIError), connection.begin_nested():
-                rows = connection.execute(query.limit(_SAMPLED_ROWS)).fetchall()
-        described = [(c["name"], str(c["type"]), c.get("comment") or "") for c in columns]
-        return Table(name, columns_of(described, rows), self.source, schema, comment)
+        tables = []
+        for name, schema, columns, comment in described:
+            rows = _sampled(connection, name, schema, columns) if time.monotonic() < end else ()
+            about_columns = [(c["name"], str(c["type"]), c.get("comment") or "") for c in columns]
+            tables.append(Table(name, columns_of(about_columns, rows), self.source, schema or "", comment))
+        return tables
 
     def _unreachable(self, error: Exception) -> TableError:
         reason = self._told(error)
@@ -161,6 +145,25 @@ class DatabaseTables:
         """The first line of an error, without the secrets of the URL."""
         secrets = [str(self._url.password or ""), *(str(v) for k, v in self._url.query.items() if _SECRET_KEY.search(k))]
         return first_line(getattr(error, "orig", None) or error, secrets).rstrip(". ")
+
+
+def _comment(about: Any, name: str, schema: str | None) -> str:
+    try:
+        return (about.get_table_comment(name, schema) or {}).get("text") or ""
+    except NotImplementedError:
+        return ""
+
+
+def _sampled(connection: Connection, name: str, schema: str | None, columns: Any) -> Sequence[Any]:
+    """The first rows; none of a slow view, or of a table that this user may not read."""
+    from sqlalchemy import column, select, table
+    from sqlalchemy.exc import DBAPIError
+
+    query: Any = select(*(column(c["name"]) for c in columns)).select_from(table(name, schema=schema))
+    rows: Sequence[Any] = ()
+    with suppress(DBAPIError), connection.begin_nested():
+        rows = connection.execute(query.limit(_SAMPLED_ROWS)).fetchall()
+    return rows
 
 
 def _postgres_limits(seconds: float) -> str:

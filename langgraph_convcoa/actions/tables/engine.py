@@ -13,6 +13,7 @@ from decimal import Decimal
 from typing import Any, Protocol
 
 from langgraph_convcoa.errors import ConvCoAError
+from langgraph_convcoa.text.clean import flat
 
 _LONGEST_VALUE = 40
 _LONGEST_COMMENT = 160
@@ -52,12 +53,7 @@ class Table:
 
 
 def shown(value: Any) -> str:
-    """A cell as text on one line: floats are rounded, None is "none".
-
-    Example:
-        >>> shown(0.1 + 0.2), shown(1234567.0), shown(100 / 3), shown(0.000012345678), shown(None)
-        ('0.3', '1234567', '33.3333', '1.235e-05', 'none')
-    """
+    """A cell as text on one line: floats are rounded, None is "none"."""
     if value is None:
         return "none"
     if isinstance(value, bool):
@@ -71,7 +67,7 @@ def shown(value: Any) -> str:
         return value.date().isoformat()
     if isinstance(value, bytes | bytearray | memoryview):
         return f"({len(value)} bytes)"
-    text = _one_line(str(value)[: 4 * _LONGEST_CELL])
+    text = flat(str(value)[: 4 * _LONGEST_CELL])
     return text if len(text) <= _LONGEST_CELL else f"{text[:_LONGEST_CELL]}…"
 
 
@@ -142,12 +138,7 @@ def interrupted_after(seconds: float, interrupt: Callable[[], None]) -> Iterator
 
 
 def columns_of(described: Iterable[tuple[str, str, str]], rows: Sequence[Sequence[object]]) -> tuple[Column, ...]:
-    """Columns from their names, types and comments, with sample values from rows.
-
-    Example:
-        >>> columns_of([("region", "VARCHAR", "")], [["North"], ["North"], [None], [3]])[0].samples
-        ('"North"', '3')
-    """
+    """Columns from their names, types and comments, with sample values from rows."""
     return tuple(Column(name, kind, _samples(row[n] for row in rows), note) for n, (name, kind, note) in enumerate(described))
 
 
@@ -157,7 +148,7 @@ def _samples(values: Iterable[object]) -> tuple[str, ...]:
     for value in values:
         if value is None or isinstance(value, bytes | list | dict):
             continue
-        text = str(value) if isinstance(value, int | float) else json.dumps(_one_line(str(value)), ensure_ascii=False)
+        text = str(value) if isinstance(value, int | float) else json.dumps(flat(str(value)), ensure_ascii=False)
         if len(text) <= _LONGEST_VALUE:
             found[text] = None
         if len(found) == _SAMPLES:
@@ -182,23 +173,23 @@ def describe(tables: Sequence[Table], budget: int, *, values: bool = True) -> st
 
 
 def _line(table: Table, samples: bool, comments: bool, columns: bool) -> str:
-    head = f"- {_plain(table.full_name)}, from {_one_line(table.source)}"
+    head = f"- {_plain(table.full_name)}, from {flat(table.source)}"
     if comments and table.comment:
-        head += f" ({_one_line(table.comment)[:_LONGEST_COMMENT]})"
+        head += f" ({flat(table.comment)[:_LONGEST_COMMENT]})"
     if not columns:
         return f"{head}: {len(table.columns)} columns"
     described = []
     for column in table.columns:
-        notes = [_one_line(column.comment)[:_LONGEST_COMMENT]] if comments and column.comment else []
+        notes = [flat(column.comment)[:_LONGEST_COMMENT]] if comments and column.comment else []
         notes += [", ".join(column.samples)] if samples and column.samples else []
-        text = f"{_plain(column.name)} {_one_line(column.type)[:200]}"
+        text = f"{_plain(column.name)} {flat(column.type)[:200]}"
         described.append(f"{text} ({'; '.join(notes)})" if notes else text)
     return f"{head}: {', '.join(described)}"
 
 
 def _plain(name: str) -> str:
     """A name, in double quotes unless it is a plain word."""
-    return name if re.fullmatch(r"[A-Za-z_][\w.]*", name) else quoted(_one_line(name))
+    return name if re.fullmatch(r"[A-Za-z_][\w.]*", name) else quoted(flat(name))
 
 
 def quoted(name: str) -> str:
@@ -206,5 +197,3 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def _one_line(text: str) -> str:
-    return " ".join(text.split())

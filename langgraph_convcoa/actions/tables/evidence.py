@@ -21,15 +21,6 @@ def evidence_from(result: Result, query: str, source: str, action: str, *, words
     """A result as one document. Its quote is the query, the first rows, and `words`: what the query computes, in words.
 
     The text is the quote and the rows as a table.
-
-    Example:
-        >>> found = evidence_from(Result(("n",), (("3",),), False), "SELECT COUNT(*) AS n FROM sales", "sales.csv", "tables")
-        >>> print(found.page_content)
-        SELECT COUNT(*) AS n FROM sales gives n 3
-        <BLANKLINE>
-        | n |
-        | --- |
-        | 3 |
     """
     query = " ".join(query.split())
     spoken = [", ".join(map(" ".join, zip(result.columns, row, strict=True))) for row in result.rows[:_QUOTED_ROWS]]

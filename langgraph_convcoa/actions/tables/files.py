@@ -113,22 +113,22 @@ class DuckDBTables:
         if not path.stat().st_size:
             raise TableError(f"{path} cannot be read as a table: it is empty")
         if kind not in _EXCEL:
-            self._create(name, _READERS[kind], path, path)
+            self._create(name, path, path)
             return
         for table, rows in _sheets(name, path):
             with tempfile.TemporaryDirectory() as folder:
                 sheet = Path(folder) / "sheet.csv"
                 with sheet.open("w", encoding="utf-8", newline="") as file:
                     csv.writer(file).writerows(_filled(rows, path))
-                self._create(table, "read_csv", sheet, path)
+                self._create(table, sheet, path)
 
-    def _create(self, name: str, reader: str, path: Path, shown: Path) -> None:
+    def _create(self, name: str, path: Path, shown: Path) -> None:
         import duckdb
 
         try:
             # The readers take a path as a pattern, so its special signs are put in brackets.
             pattern = re.sub(r"([\[?*])", r"[\1]", str(path))
-            relation: duckdb.DuckDBPyRelation = getattr(self._connection, reader)(pattern)
+            relation: duckdb.DuckDBPyRelation = getattr(self._connection, _READERS[kind_of(path)])(pattern)
             relation.create(name)
         except duckdb.OutOfMemoryException:
             raise self._too_large(str(shown)) from None
@@ -194,12 +194,7 @@ def _only_select(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.Stat
 
 
 def kind_of(path: Path) -> str:
-    """The suffix of a table file without the dot and without .gz; empty for other files.
-
-    Example:
-        >>> kind_of(Path("sales.CSV.gz")), kind_of(Path("notes.txt"))
-        ('csv', '')
-    """
+    """The suffix of a table file in lower case without the dot and without .gz; "" for other files."""
     endings = [ending.lower() for ending in path.suffixes]
     packed = len(endings) > 1 and endings[-1] == ".gz"
     kind = (endings[-2] if packed else endings[-1])[1:] if endings else ""
@@ -208,12 +203,7 @@ def kind_of(path: Path) -> str:
 
 
 def table_name(text: str) -> str:
-    """A table name that needs no quotes in SQL.
-
-    Example:
-        >>> table_name("Sales 2019 (final)"), table_name("2019")
-        ('Sales_2019_final', 't_2019')
-    """
+    """A table name that needs no quotes in SQL: "Sales 2019 (final)" becomes Sales_2019_final."""
     name = re.sub(r"\W+", "_", text).strip("_") or "data"
     return name if name[0].isalpha() else f"t_{name}"
 

@@ -20,24 +20,14 @@ _STEPS, _STEPS_OF_TOKEN = 2_000, 40
 """Steps of the parser, in all and for each token; ordinary queries take three for a token."""
 _DEEPEST_TYPES = 3
 """Brackets after the name of a type are parsed twice, as a type and as a function: each level doubles the time."""
-_OPENING, _CLOSING = (
-    frozenset({"L_PAREN", "L_BRACKET", "L_BRACE", "CASE"}),
-    frozenset({"R_PAREN", "R_BRACKET", "R_BRACE", "END"}),
-)
+_OPENING = frozenset({"L_PAREN", "L_BRACKET", "L_BRACE", "CASE"})
+_CLOSING = frozenset({"R_PAREN", "R_BRACKET", "R_BRACE", "END"})
 _LONGEST_PREFIX = 20
 _PREFIXES = frozenset({"NOT", "DASH", "PLUS", "TILDE", "INTERVAL", "DATE", "TIME", "TIMESTAMP", "DISTINCT", "ARROW", "DCOLON"})
 
 
 def parse_select(sql: str, dialect: str) -> exp.Query:
-    """The parse of exactly one SELECT. Raises ActionInputError for anything else.
-
-    Example:
-        >>> parse_select("SELECT a FROM t", "duckdb").sql()
-        'SELECT a FROM t'
-        >>> parse_select("SELECT " + "(" * 100 + "a" + ")" * 100 + " FROM t", "duckdb")
-        Traceback (most recent call last):
-        langgraph_convcoa.actions.base.ActionInputError: the query is nested too deeply: write a simpler one
-    """
+    """The parse of exactly one SELECT. Raises ActionInputError for anything else."""
     if "\x00" in sql or any("\ud800" <= character <= "\udfff" for character in sql):
         raise ActionInputError("the query has characters that no database takes: write it as plain text")
     try:
@@ -57,7 +47,7 @@ def parse_select(sql: str, dialect: str) -> exp.Query:
     except ActionInputError:
         raise
     except RecursionError:
-        raise _too_deep() from None
+        raise too_deep() from None
     except Exception as error:  # noqa: BLE001 - the parser raises what it likes over text that is no SQL
         raise ActionInputError(f"the query cannot be read as {dialect} SQL: {first_line(error)}") from None
     if not isinstance(root, exp.Query):
@@ -66,7 +56,8 @@ def parse_select(sql: str, dialect: str) -> exp.Query:
     return root
 
 
-def _too_deep() -> ActionInputError:
+def too_deep() -> ActionInputError:
+    """The error for a query whose nesting would take too much time or memory."""
     return ActionInputError("the query is nested too deeply: write a simpler one")
 
 
@@ -78,7 +69,7 @@ def _bounded(parser: sqlglot.Parser, tokens: int) -> sqlglot.Parser:
         nonlocal steps
         steps -= 1
         if steps < 0:
-            raise _too_deep()
+            raise too_deep()
         advance(times)
 
     with suppress(AttributeError):  # where the parser is compiled
@@ -104,12 +95,12 @@ def _check_nesting(kinds: list[str], words: list[str], dialect: str) -> None:
             of_type = number > 0 and kind != "CASE" and (kinds[number - 1] in types or words[number - 1] in _TYPE_WORDS)
             opened.append(of_type)
             if len(opened) > _DEEPEST_BRACKETS or sum(opened) > _DEEPEST_TYPES:
-                raise _too_deep()
+                raise too_deep()
         elif kind in _CLOSING and opened:
             opened.pop()
         prefixes = prefixes + 1 if kind in _PREFIXES else 0
         if prefixes > _LONGEST_PREFIX:
-            raise _too_deep()
+            raise too_deep()
 
 
 _TYPE_WORDS = frozenset({"ARRAY", "STRUCT", "ROW", "MAP", "LIST", "DEC", "OBJECT", "TIMESTAMP", "DATE", "DATETIME", "TIME"})
@@ -121,4 +112,4 @@ def _check_depth(root: exp.Expr) -> None:
         level = [child for node in level for child in node.iter_expressions()]
         if not level:
             return
-    raise _too_deep()
+    raise too_deep()

@@ -39,36 +39,32 @@ _SNIPPET_SCORE = 0.1
 
 
 class WebQuerying(BaseAction):
-    """Searches the web, and reads pages only where titles and snippets do not support a guess.
+    """Searches the web, and reads pages only if titles and snippets do not support a guess.
 
-    Depth 1 is one search request; its titles and snippets are the evidence. Depth 2, for a guess that these do not support or
-    a missing one, ranks title|snippet against Sub|guess by sparse Hopfield retrieval, reads the chosen pages side by side,
-    and returns their best passages, with `source`, `title` and, where it is known, the date of publication as `date`.
-    `WebQueryingSettings` changes results, pages and depth for a run.
-
-    Pages are read from public addresses only, within `limits`; nothing stays open between look-ups. A page that cannot be
-    read is left out, with its reason in the log.
+    Depth 1 is one search request; its titles and snippets are the evidence. Depth 2 ranks title|snippet against Sub|guess by
+    sparse Hopfield retrieval, reads the best pages in parallel, and returns their best passages, with `source`, `title` and
+    the `date` of publication if it is known. A page that cannot be read is left out and logged.
 
     Args:
         search: "ddgs" (no key), "tavily", "google", the address of a SearXNG, a LangChain search tool, a function `f(query)`,
             or an object with `async search(query, n)`.
         encoder: Ranks pages and passages, as for `HopfieldRetriever`; all-MiniLM-L6-v2 when None. Loaded for depth 2 only.
-        results: How many results a search is asked for.
-        pages: How many pages are read at a depth, at most.
-        read_pages_first: Read the pages of the first results at depth 1 already (Pan et al. 2024b).
+        results: Number of results that a search is asked for.
+        pages: Most pages that are read at a depth.
+        read_pages_first: Read the pages of the first results at depth 1 (Pan et al. 2024b).
         allow_private: Hosts and networks that may be read although they are not public, such as ["wiki.intern",
             "10.1.0.0/16"], or True for all of them. The search's own address needs no entry.
         respect_robots: Leave out pages that a site's robots.txt asks not to read.
-        cache: A file in which pages are kept; None keeps them in memory.
-        cache_seconds: For how long a page is kept; 0 does not keep any.
+        cache: A file that keeps pages; None keeps them in memory.
+        cache_seconds: Seconds for which a page is kept.
         limits: Time, size and number of requests of a page.
-        guard: In place of `allow_private`, for another way of resolving names.
-        name: Of this action, for the planner and in the chain.
-        description: For the planner.
+        guard: Replaces `allow_private`, for another way of resolving names.
+        name: The action's name for the planner and the chain.
+        description: What the planner reads.
 
     Raises:
-        InputError: A setting cannot be used, the search's key is missing, or a package of the extra `web`.
-        RetrievalError: The cache cannot be made; and on use, where the search or the encoder fails.
+        InputError: A setting cannot be used, or the search's key or a package of the extra `web` is missing.
+        RetrievalError: The cache cannot be made; in use: the search or the encoder fails.
 
     Example:
         >>> found = [{"title": "Sparsemax", "url": "https://example.org/", "snippet": "Sparsemax is from 2016."}]
@@ -125,14 +121,10 @@ class WebQuerying(BaseAction):
         snippets = [_snippet(rank, result, self.search.name) for rank, result in enumerate(results[: request.k], 1)]
         if request.depth == 1 and not pages_first:
             return snippets
-        named = [result for result in results if result.url]
-        if request.depth == 1:
-            chosen = named[:most]
-        else:
-            chosen = await asyncio.to_thread(self._ranker.choose, named, request.query, most)
-        if not chosen:
-            return snippets if request.depth == 1 else []
-        pages = await self._read(chosen)
+        chosen = [result for result in results if result.url]
+        if request.depth > 1:
+            chosen = await asyncio.to_thread(self._ranker.choose, chosen, request.query, most)
+        pages = await self._read(chosen[:most]) if chosen else []
         if not pages:
             return snippets if request.depth == 1 else []
         return await asyncio.to_thread(self._ranker.passages, pages, request.query, request.k)

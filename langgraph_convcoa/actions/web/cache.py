@@ -30,16 +30,10 @@ _TIMEOUT = 5.0
 
 
 class WebCache:
-    """JSON values by key, each with its own expiry; threads and processes may share a cache.
+    """JSON values by key, each with its own expiry, in memory or in a file; threads and processes may share it.
 
-    Without a path all is kept in memory. Raises RetrievalError if the file cannot be made or is another kind of file. If it
-    cannot be read or written later, a warning is logged and the page is fetched.
-
-    Example:
-        >>> cache = WebCache()
-        >>> cache.put("https://example.org/", {"text": "Hello."}, seconds=60)
-        >>> cache.get("https://example.org/")
-        {'text': 'Hello.'}
+    Raises RetrievalError if the file cannot be made or is another kind of file. If it cannot be read or written later, a
+    warning is logged and the page is fetched.
     """
 
     def __init__(self, path: str | Path | None = None, *, now: Callable[[], float] = time.time) -> None:
@@ -64,28 +58,22 @@ class WebCache:
 
     def get(self, key: str) -> Any | None:
         """The value of a key; None if there is none, or it expired."""
-        with self._lock:
-            entry = self._memory.get(key)
-        if entry is None and self.path is not None:
+        if self.path is not None:
             entry = self._read(self.path, key)
-        if entry is None or entry[0] <= self._now():
-            return None
-        with self._lock:
-            self._remember(key, entry)
-        return json.loads(entry[1])
+        else:
+            with self._lock:
+                entry = self._memory.get(key)
+        return None if entry is None or entry[0] <= self._now() else json.loads(entry[1])
 
     def put(self, key: str, value: Any, seconds: float) -> None:
         if seconds <= 0:
             return
-        entry = (self._now() + seconds, json.dumps(value, ensure_ascii=False))
-        with self._lock:
-            self._remember(key, entry)
+        entry = (self._now() + seconds, json.dumps(value))
         if self.path is not None:
             self._write(self.path, key, entry)
-
-    def _remember(self, key: str, entry: tuple[float, str]) -> None:
-        # An entry larger than the whole memory is not kept there.
-        with suppress(ValueError):
+            return
+        # An entry larger than the whole memory is not kept.
+        with self._lock, suppress(ValueError):
             self._memory[key] = entry
 
     def _read(self, path: Path, key: str) -> tuple[float, str] | None:
@@ -107,8 +95,7 @@ class WebCache:
     def _write(self, path: Path, key: str, entry: tuple[float, str]) -> None:
         try:
             with sqlite_connection(path, timeout=_TIMEOUT) as connection:
-                value = entry[1].encode("utf-8", "replace").decode("utf-8")
-                values = (key, entry[0], f"{_digest(key, entry[0], value)}\n{value}")
+                values = (key, entry[0], f"{_digest(key, *entry)}\n{entry[1]}")
                 connection.execute("INSERT OR REPLACE INTO entries (key, expires, value) VALUES (?, ?, ?)", values)
                 if self._writes % _PRUNE_EVERY == 0:
                     connection.execute("DELETE FROM entries WHERE expires <= ?", (self._now(),))

@@ -8,7 +8,6 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from importlib.util import find_spec
 from pathlib import Path
 
 import httpx
@@ -17,11 +16,12 @@ from langchain_core.documents import Document
 from langgraph_convcoa.actions.web.cache import WebCache
 from langgraph_convcoa.actions.web.fetch import PAGE_TYPES, BodyDecoder, Fetcher, FetchLimits, RawPage
 from langgraph_convcoa.actions.web.reader import PageReader
+from langgraph_convcoa.actions.web.search import check_packages
 from langgraph_convcoa.actions.web.url_guard import Guard
 from langgraph_convcoa.errors import DocumentError, InputError, RetrievalError
 from langgraph_convcoa.errors.redaction import redact
 from langgraph_convcoa.retrieval.documents.load import MAX_BYTES, Skipped, Told
-from langgraph_convcoa.retrieval.documents.markup import decode_page, load_extractor
+from langgraph_convcoa.retrieval.documents.markup import decode_page
 from langgraph_convcoa.retrieval.progress import Progress, track
 
 MOST_PAGES = 500
@@ -40,12 +40,7 @@ _SITEMAP = re.compile(r"<(urlset|sitemapindex)[\s>]")
 
 
 def is_address(text: str) -> bool:
-    """True if a source of documents is a web address.
-
-    Example:
-        >>> is_address("https://example.org/a"), is_address("papers/a.md")
-        (True, False)
-    """
+    """True if a source of documents is a web address."""
     return re.match(r"https?://", text, re.IGNORECASE) is not None
 
 
@@ -63,31 +58,28 @@ def iter_pages(
 ) -> Iterator[Document]:
     """The documents of a page, or of all pages that a sitemap lists; `id` and `source` are the page's address.
 
-    Read as the web action reads: from public addresses only, through its limits and extraction, where robots.txt allows it. Of
-    a sitemap (`https://site/sitemap.xml`, also packed, also one that lists sitemaps) only pages of its own host are read, two
-    at a time. A page that cannot be read is named to `told`, or in the log, and the next one is read. With a `cache` a run
-    that was stopped goes on where it was, for a day. Not to be called where an event loop runs.
+    Pages are read as by the web action. Of a sitemap (`https://site/sitemap.xml`, also packed, or one that lists sitemaps)
+    only pages of its own host are read, two at a time. A page that cannot be read is skipped. Not for use in an event loop.
 
     Args:
-        address: Of a page or a sitemap.
-        most: Pages that are read of a sitemap.
-        max_bytes: The most text of all pages.
-        cache: A file in which pages are kept; None keeps none.
-        guard: Which addresses may be read; those of the public internet when None.
+        address: The address of a page or a sitemap.
+        most: Number of pages that are read from a sitemap.
+        max_bytes: Limit of the text of all pages.
+        cache: A file that keeps pages for a day, so that a run that was stopped continues; None for no file.
+        guard: Decides which addresses may be read; public ones by default.
         limits: Time, size and requests of a page.
         respect_robots: Leave out pages that a site's robots.txt asks not to read.
         progress: A bar, a callback or nothing, in pages.
-        told: Called with the address and the reason of a page that is not read.
+        told: Called with the address and the reason of each page that is skipped; by default they are logged.
 
     Raises:
         DocumentError: The address cannot be read, no page can be read, or there is more text than `max_bytes`.
-        RetrievalError: A package is missing (extra `web`), or the cache cannot be made.
+        InputError: A package is missing (extra `web`).
+        RetrievalError: The cache cannot be made.
     """
     if most < 1:
         raise InputError(f"there must be at least 1 page, not {most}")
-    if find_spec("trafilatura") is None:
-        # Told before anything is asked for; else the workers import it.
-        load_extractor()
+    check_packages()
     fetcher = Fetcher(guard or Guard(), limits, respect_robots=respect_robots, types=_TYPES)
     skipped, size, read = Skipped(told), 0, set[str]()
     reader = PageReader(fetcher, WebCache(cache), kept=_CACHE_SECONDS, extraction=_EXTRACTION_SECONDS)

@@ -10,8 +10,6 @@ import zlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from urllib.robotparser import RobotFileParser
 
 import httpx
@@ -59,13 +57,7 @@ async def read_body(response: httpx.Response, max_bytes: int) -> bytes:
 class BodyDecoder:
     """Decodes gzip in pieces and stops at a limit; httpx would stop after it.
 
-    `max_bytes` limits the bytes before and after decoding; beyond it, and for another `Content-Encoding`, it raises PageError.
-
-    Example:
-        >>> decoder = BodyDecoder("gzip", 1_000)
-        >>> decoder.feed(zlib.compress(b"Sparsemax", wbits=31))
-        >>> bytes(decoder.body)
-        b'Sparsemax'
+    Raises PageError beyond `max_bytes`, before or after decoding, and for another `Content-Encoding`.
     """
 
     def __init__(self, encoding: str, max_bytes: int) -> None:
@@ -96,22 +88,10 @@ class BodyDecoder:
 
 
 def wait_before(attempt: int, response: httpx.Response | None = None) -> float:
-    """Seconds before the next attempt (0 is the first): as the server asks, else twice as long each time.
-
-    Example:
-        >>> wait_before(1), wait_before(0, httpx.Response(429, headers={"Retry-After": "7"}))
-        (1.0, 7.0)
-    """
+    """Seconds before the next attempt (0 is the first): as many as the server asks for, else twice as many each time."""
     own = _FIRST_WAIT * float(2**attempt)
     said = (response.headers.get("retry-after") or "").strip() if response is not None else ""
-    if said.isdecimal():
-        return max(own, float(said[:9]))
-    try:
-        until = parsedate_to_datetime(said)
-    except (ValueError, OverflowError):
-        return own
-    until = until if until.tzinfo else until.replace(tzinfo=UTC)
-    return max(own, (until - datetime.now(UTC)).total_seconds())
+    return max(own, float(said[:9])) if said.isdecimal() else own
 
 
 def _too_large(max_bytes: int) -> PageError:
@@ -247,7 +227,7 @@ class Fetcher:
         raise AssertionError
 
     async def _page(self, response: httpx.Response) -> RawPage | httpx.URL:
-        if response.status_code in (301, 302, 303, 307, 308) and "location" in response.headers:
+        if response.has_redirect_location:
             return self._target(response)
         if response.status_code != 200:
             raise PageError(f"the site answered with status {response.status_code}")
@@ -259,10 +239,7 @@ class Fetcher:
         return RawPage(str(response.url), kind, response.charset_encoding or "", body)
 
     def _target(self, response: httpx.Response) -> httpx.URL:
-        try:
-            return self.guard.check_url(response.url.join(response.headers["location"]))
-        except (httpx.InvalidURL, ValueError) as error:
-            raise PageError("the page redirects to what is no URL") from error
+        return self.guard.check_url(response.url.join(response.headers["location"]))
 
     async def _rules(self, client: httpx.AsyncClient, place: httpx.URL) -> RobotFileParser:
         try:

@@ -65,25 +65,18 @@ class Page:
 
 def page_data(url: str, content_type: str, charset: str, body: bytes, characters: int, pdf_pages: int) -> dict[str, str]:
     """`read_page` with JSON values, for a worker."""
-    return asdict(
-        read_page(RawPage(url, content_type, charset, body), FetchLimits(characters=characters, pdf_pages=pdf_pages))
-    )
+    return asdict(read_page(RawPage(url, content_type, charset, body), characters, pdf_pages))
 
 
-def read_page(raw: RawPage, limits: FetchLimits) -> Page:
+def read_page(raw: RawPage, characters: int = FetchLimits.characters, pdf_pages: int = FetchLimits.pdf_pages) -> Page:
     """The text of a page (HTML, PDF or plain text). Raises PageError if there is none, or its type is wrong.
 
     Sentences that give instructions to a model, and hidden text, are left out.
-
-    Example:
-        >>> raw = RawPage("https://example.org/a", "text/plain", "", b"Sparsemax was introduced in 2016.")
-        >>> read_page(raw, FetchLimits()).text
-        'Sparsemax was introduced in 2016.'
     """
     title = published = ""
     if raw.body[:1_024].lstrip().startswith(b"%PDF-"):
         try:
-            pages = list(read_pdf(io.BytesIO(raw.body), limits.characters, limits.pdf_pages))
+            pages = list(read_pdf(io.BytesIO(raw.body), characters, pdf_pages))
         except DocumentError as error:
             raise PageError(f"the page {str(error).partition(':')[0]}") from error
         text, title, published = "\n\n".join(page.text for page in pages), pages[0].title, pages[0].date
@@ -98,7 +91,7 @@ def read_page(raw: RawPage, limits: FetchLimits) -> Page:
             raise PageError("the page is not text")
         if not plain:
             text, title, published = main_text(text, raw.url)
-    text, _ = without_instructions(visible(text[: limits.characters]).strip())
+    text, _ = without_instructions(visible(text[:characters]).strip())
     if not text.strip():
         raise PageError("the page holds no text")
     title, _ = without_instructions(flat(visible(title))[:_TITLE_CHARACTERS])
@@ -106,12 +99,7 @@ def read_page(raw: RawPage, limits: FetchLimits) -> Page:
 
 
 def plausible_date(value: Any) -> str:
-    """A date as YYYY-MM-DD, or "" if it is invalid, from before the web, or in the future.
-
-    Example:
-        >>> plausible_date("2021-05-12T08:00:00Z"), plausible_date("soon")
-        ('2021-05-12', '')
-    """
+    """A date as YYYY-MM-DD, or "" if it is invalid, from before the web, or in the future."""
     try:
         parsed = date.fromisoformat(str(value or "")[:10])
     except ValueError:
@@ -120,12 +108,7 @@ def plausible_date(value: Any) -> str:
 
 
 def visible(text: str) -> str:
-    r"""Text without invisible characters: zero-width, direction, tag and control characters.
-
-    Example:
-        >>> visible("Ho\u200bpfield\U000e0041")
-        'Hopfield'
-    """
+    """Text without invisible characters: zero-width, direction, tag and control characters."""
     return _INVISIBLE.sub("", text.replace("\r\n", "\n").replace("\r", "\n")).replace("\xa0", " ")
 
 

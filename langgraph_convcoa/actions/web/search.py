@@ -67,20 +67,14 @@ def as_search(search: SearchProvider | BaseTool | BaseRetriever | Callable[..., 
 
     That is "ddgs" (no key), "tavily", "google", "searxng" (its address in SEARXNG_URL), the base URL of a SearXNG, a
     LangChain tool or retriever, a function `f(query)`, plain or async, or an object with `search`.
-
-    Example:
-        >>> as_search("https://searx.example.org").name
-        'searxng https://searx.example.org'
     """
     if isinstance(search, str):
         return _named(search.strip())
-    if isinstance(search, BaseTool | BaseRetriever):
-        return ToolSearch(search)
-    if isinstance(search, SearchProvider):
+    if not isinstance(search, BaseTool | BaseRetriever) and isinstance(search, SearchProvider):
         if not inspect.iscoroutinefunction(search.search):
             raise InputError(f"the search {search.name!r} needs an async search: write `async def search(self, query, n)`")
         return search
-    if callable(search):
+    if isinstance(search, BaseTool | BaseRetriever) or callable(search):
         return ToolSearch(search)
     raise InputError(
         f"a search must be a name, a SearXNG address, a LangChain tool or a function, not {type(search).__name__}"
@@ -111,20 +105,11 @@ def _named(name: str) -> SearchProvider:
 
 
 class ToolSearch:
-    """A LangChain tool or retriever, or a function, as a search.
+    """A LangChain tool or retriever, or a function, as a search; `parse_results` says what it may return."""
 
-    It may return a list of mappings, documents or `SearchResult`s, a mapping with such a list under `results`, JSON of these,
-    or a text, which is then one result.
-
-    Example:
-        >>> search = ToolSearch(lambda query: [{"title": "Sparsemax", "link": "https://example.org/", "snippet": "2016"}])
-        >>> asyncio.run(search.search("sparsemax", 3))
-        [SearchResult(title='Sparsemax', url='https://example.org/', snippet='2016', date='')]
-    """
-
-    def __init__(self, tool: BaseTool | BaseRetriever | Callable[..., Any], name: str | None = None) -> None:
+    def __init__(self, tool: BaseTool | BaseRetriever | Callable[..., Any]) -> None:
         self._tool = tool
-        given = name or getattr(tool, "name", None) or getattr(tool, "__qualname__", type(tool).__name__)
+        given = getattr(tool, "name", None) or getattr(tool, "__qualname__", type(tool).__name__)
         self.name = f"tool {given}"
 
     async def search(self, query: str, n: int) -> list[SearchResult]:
@@ -208,14 +193,7 @@ class _Service:
 
 
 class SearXNG(_Service):
-    """Searches with a SearXNG server. Its settings must have `json` under `search: formats`.
-
-    Its address may be a private one.
-
-    Example:
-        >>> SearXNG("http://127.0.0.1:8888/").name
-        'searxng http://127.0.0.1:8888'
-    """
+    """Searches with a SearXNG server, also at a private address. Its settings must have `json` under `search: formats`."""
 
     def __init__(self, base_url: str, *, timeout: float = 10.0) -> None:
         try:
@@ -276,7 +254,7 @@ class GoogleSearch(_Service):
 
 
 def parse_results(found: Any) -> list[SearchResult]:
-    """Results from what a search tool returns, whatever it calls their parts.
+    """Results from what a search tool returns: mappings, documents or texts, in a list or alone, also as JSON.
 
     Example:
         >>> parse_results('{"results": [{"url": "https://example.org/", "title": "T", "content": "c"}]}')

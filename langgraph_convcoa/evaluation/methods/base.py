@@ -16,7 +16,7 @@ from langchain_core.runnables import Runnable, RunnableLambda
 
 from langgraph_convcoa.actions.base import ActionRequest
 from langgraph_convcoa.actions.knowledge import KnowledgeRetrieval
-from langgraph_convcoa.actions.runner import merge_findings
+from langgraph_convcoa.actions.runner import as_evidence
 from langgraph_convcoa.chain import ChainItem
 from langgraph_convcoa.context import ConvCoAContext
 from langgraph_convcoa.errors import InputError
@@ -113,7 +113,7 @@ class Asking:
         if not query or action is None:
             return []
         request = ActionRequest(self.question, query, guess_answer=guess[:_LONGEST_QUERY], k=self.kit.k or MODEL_K)
-        found = merge_findings(await action.retrieve(request), action.name, request)
+        found = as_evidence(await action.retrieve(request), action.name, request)
         for document in found:
             self._numbers.setdefault(str(document.id), len(self._numbers) + 1)
         return found

@@ -24,6 +24,7 @@ from langgraph_convcoa.context import ConvCoAContext
 from langgraph_convcoa.evaluation.methods.base import Answerer, Kit
 from langgraph_convcoa.evaluation.records import History, Outcome, Turn
 from langgraph_convcoa.graph import build_graph
+from langgraph_convcoa.nodes.correct import STANDS_IN
 from langgraph_convcoa.reasoning.base import Reasoner
 from langgraph_convcoa.reasoning.chat_model import ChatModelReasoner
 from langgraph_convcoa.reasoning.extractive.reasoner import ExtractiveReasoner
@@ -32,7 +33,6 @@ from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 
 _MOST_THREADS = 256
 """Conversations whose threads are kept; more than are asked at the same time."""
-_STANDS_IN = "the best evidence stands in"
 _PATIENT = 600.0
 """Seconds for a look-up: many questions at a time are slow on a small machine, and no other method has a limit."""
 _NOT_COMPARED = re.compile(r"\[\d+\]|\s")
@@ -87,7 +87,7 @@ class _Conversations:
         out = await self._in_thread(turn, merge_configs(config, {"callbacks": [unreadable]}))
         chain: list[ChainItem] = out["chain"]
         corrects = self._settings.max_corrections > 0
-        stood_in = corrects and any(item["reason"].startswith(_STANDS_IN) for item in chain)
+        stood_in = corrects and any(item["reason"].startswith(STANDS_IN) for item in chain)
         ids = dict.fromkeys([id_ for item in chain for id_ in item["evidence"]] + [c["id"] for c in out["citations"]])
         return Outcome(out["answer"], tuple(ids), tuple(chain), unreadable.count + stood_in)
 

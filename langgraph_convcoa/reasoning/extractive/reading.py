@@ -12,7 +12,7 @@ from typing import Any
 from cachetools import LRUCache, cached
 from langchain_core.documents import Document
 
-from langgraph_convcoa.text.words import CJK, content_words, sentences, stem
+from langgraph_convcoa.text.words import CJK, ENDED, LIST_MARK, content_words, sentences, stem
 
 MAX_SENTENCE = 80
 """Tokens of the longest piece that is taken as a sentence; longer ones are cut."""
@@ -32,8 +32,7 @@ _TOKEN = re.compile(rf"[{CJK}]|[^\s{CJK}]{{1,24}}")
 _MARKDOWN_HEADING = re.compile(r"^#{1,6}[^\S\n]++([^\n]++)$", re.MULTILINE)
 _BLANK_LINE = re.compile(r"\n[^\S\n]*+\n\s*+")
 _QUESTION = re.compile(r"[?？؟][*_)\s]*+\Z")
-_ENDED = re.compile(r"[.!?。！？؟:;…][\"'”’)\]*_]*+\s*+\Z")
-_LIST_ITEM = re.compile(r"\A(?:[-*•–>|]|\(?\d{1,3}[.)])\s")
+_LIST_ITEM = re.compile(rf"\A(?:[>|]|{LIST_MARK})\s")
 
 
 @dataclass(frozen=True)
@@ -146,9 +145,9 @@ def _headings(blocks: Sequence[str]) -> list[bool]:
     followed = False
     for block in reversed(blocks):
         line = "\n" not in block.strip() and ": " not in block and not _LIST_ITEM.match(block)
-        bare = line and not _ENDED.search(block) and len(block.split()) <= _HEADING_WORDS
+        bare = line and not ENDED.search(block) and len(block.split()) <= _HEADING_WORDS
         found.append(block.startswith("# ") or (bare and followed))
-        followed = found[-1] or _ENDED.search(block) is not None
+        followed = found[-1] or ENDED.search(block) is not None
     return found[::-1]
 
 

@@ -38,7 +38,7 @@ from langgraph_convcoa.reasoning.extractive.sentence_ranking import (
     passage_score,
     rank_sentences,
 )
-from langgraph_convcoa.text.words import content_words
+from langgraph_convcoa.text.words import CLOSING, STOPS, content_words
 
 NEAREST_WORDS = 25
 """Words of the nearest passage that are shown where nothing was found."""
@@ -49,8 +49,8 @@ _GREETS = (
 _LONGEST_GREETING = 200
 _SMALL_TALK = re.compile(rf"\W*\b(?:{_GREETS})\b(?:\W*\b(?:{_GREETS}|there|everyone|all|how are you)\b)*\W*", re.IGNORECASE)
 _THANKS = re.compile(r"\b(?:thank|thanks|thx|cheers)\b", re.IGNORECASE)
-_STOP = re.compile(r"[.!?。！？؟][\"'”’)\]]*\Z")
-_FULL_STOP = re.compile(r"\.+(?=[\"'”’)\]]*\Z)")
+_STOP = re.compile(rf"[{STOPS}][{CLOSING}]*\Z")
+_FULL_STOP = re.compile(rf"\.+(?=[{CLOSING}]*\Z)")
 _ROWS = "rows were found"
 _LONGEST_KEPT = 2_000
 OFF_TOPIC = 0.6

@@ -30,15 +30,10 @@ def render(name: str, **values: str) -> str:
     return _template(name).substitute(values)
 
 
-PARTS = ("conversation", "evidence")
-"""What is filled into a prompt that the usage tells apart from its instructions."""
-
-
 def fence(evidence: Sequence[Excerpt], beside: Iterable[str] = ()) -> str:
-    """Evidence as one numbered list that it cannot close itself: the list's name occurs in nothing in it or `beside` it.
+    """Evidence as one numbered list. Its name occurs neither in it nor in the texts `beside` it, so no text can close it.
 
-    Each piece stands under its number, with its title and its date. The source takes the place of a missing title, unless it
-    is a file of many documents. No line of a piece begins as the heading of another.
+    Each piece has its number, its title or source, and its date. No line of a piece looks like the heading of another.
     """
     if not evidence:
         return "(none)"

@@ -22,6 +22,7 @@ from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.verification.premise import Evidence
 from langgraph_convcoa.verification.verdicts import as_claim, judge
 from langgraph_convcoa.verification.verifier import LexicalVerifier
+from tests.actions.tables.places import opened
 from tests.postgres_server import PASSWORD, postgres_server
 
 duckdb = pytest.importorskip("duckdb")
@@ -252,6 +253,24 @@ def test_one_name_in_two_databases_is_refused(sales: Path) -> None:
     database = files(sales.parent)["sqlite"]
     with pytest.raises(InputError, match="have a table 'sales'"):
         DataAnalysis([sales, database])
+
+
+@pytest.mark.slow
+def test_comments_are_read_before_the_short_time_limit_of_values(tmp_path: Path) -> None:
+    statements: list[str] = []
+
+    def note(connection: Any, cursor: Any, statement: str, *rest: Any) -> None:
+        statements.append(statement)
+
+    sqlalchemy.event.listen(sqlalchemy.Engine, "before_cursor_execute", note)
+    try:
+        with opened("postgres", tmp_path, lambda execute: execute("CREATE TABLE t (a INT)")) as address:
+            DataAnalysis(address).close()
+    finally:
+        sqlalchemy.event.remove(sqlalchemy.Engine, "before_cursor_execute", note)
+    limited = next(n for n, statement in enumerate(statements) if "statement_timeout = 1000" in statement)
+    assert "pg_description" in " ".join(statements[:limited])
+    assert not [statement for statement in statements[limited:] if "pg_description" in statement]
 
 
 @pytest.mark.slow

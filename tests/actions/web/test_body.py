@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import gzip
 import tracemalloc
-from datetime import UTC, datetime, timedelta
-from email.utils import format_datetime
 
 import httpx
 import pytest
@@ -61,12 +59,5 @@ def test_damage_is_told() -> None:
 
 def test_the_wait_grows_and_is_what_the_server_asks_for() -> None:
     assert [wait_before(n) for n in range(3)] == [0.5, 1.0, 2.0]
-    in_a_minute = format_datetime(datetime.now(UTC) + timedelta(seconds=60), usegmt=True)
-    for value, low, high in (("3", 3, 3), (in_a_minute, 55, 60), ("soon", 0.5, 0.5), ("-5", 0.5, 0.5), ("9" * 400, 1e8, 1e9)):
+    for value, low, high in (("3", 3, 3), ("soon", 0.5, 0.5), ("-5", 0.5, 0.5), ("9" * 400, 1e8, 1e9)):
         assert low <= wait_before(0, httpx.Response(429, headers={"Retry-After": value})) <= high
-
-
-@pytest.mark.parametrize("zone", ["+99999999999999", "GMT"])
-def test_a_date_out_of_range_in_retry_after_is_passed_over(zone: str) -> None:
-    said = f"Mon, 01 Jan {2020 if zone != 'GMT' else '9' * 20} 00:00:00 {zone}"
-    assert wait_before(0, httpx.Response(429, headers={"Retry-After": said})) == 0.5

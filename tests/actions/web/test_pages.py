@@ -6,7 +6,7 @@ from datetime import date, timedelta
 
 import pytest
 
-from langgraph_convcoa.actions.web.fetch import FetchLimits, PageError, RawPage
+from langgraph_convcoa.actions.web.fetch import PageError, RawPage
 from langgraph_convcoa.actions.web.pages import plausible_date, read_page, visible, without_instructions
 from langgraph_convcoa.retrieval.documents.markup import decode_page
 from tests.actions.web.site import ORDER, article, pdf
@@ -16,7 +16,7 @@ pytest.importorskip("trafilatura")
 
 def page(body: bytes | str, kind: str = "text/html", charset: str = "", **limits: int) -> tuple[str, str, str]:
     raw = RawPage("https://example.org/a", kind, charset, body.encode() if isinstance(body, str) else body)
-    read = read_page(raw, FetchLimits(**limits))  # type: ignore[arg-type]
+    read = read_page(raw, **limits)
     return read.title, read.text, read.date
 
 
