@@ -18,7 +18,7 @@ help: ## Show the targets.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
 
 demo: $(VENV)/.demo ## A three-turn conversation, offline. DOCS=path asks about your own documents.
-	$(BIN)/convcoa demo $(if $(DOCS),--docs "$(DOCS)")
+	$(BIN)/convcoa $(if $(DOCS),chat --docs "$(DOCS)",demo)
 
 serve: $(VENV)/.demo ## The page to talk to, in the browser; Ctrl-C ends it. DOCS=path is about your own documents.
 	$(BIN)/convcoa serve --docs "$(or $(DOCS),demo)" --open

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import re
 
+from langchain_core.messages import HumanMessage
+
 from langgraph_convcoa.evaluation.methods.base import Asking
 from langgraph_convcoa.evaluation.records import Outcome
 
+_TEMPERATURE = 0.7
+"""Temperature of sampled replies (Wang et al. 2022 section 3.1, Yao et al. 2023 section 4)."""
 _ANSWER_IS = re.compile(r"answer is\s*:?\s*([^\s:].*)", re.IGNORECASE | re.DOTALL)
 
 
 async def samples(asking: Asking, prompt: str) -> list[str]:
-    """Several replies to one prompt, as many as the kit says."""
-    return [await asking.reply(prompt, sample=number) for number in range(asking.kit.samples)]
+    """Several replies to one prompt, as many as the kit says; the number of each tells it from the others in the cache."""
+    drawn = [HumanMessage(prompt, additional_kwargs={"sample": number}) for number in range(asking.kit.samples)]
+    return [await asking.reply([message], temperature=_TEMPERATURE) for message in drawn]
 
 
 async def short_reply(asking: Asking, prompt: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from experiments.bench.encoder import bench_encoder
@@ -88,9 +89,13 @@ def _engine(given: argparse.Namespace) -> Report:
 
 def _training(given: argparse.Namespace) -> Report:
     distractors = load_distractors(given.distractors) if given.distractors else ()
+    dev = load_training_data(given.data, part="dev")
+    ids, texts = {one.id for one in dev.passages}, {one.page_content for one in dev.passages}
+    # A text that several distractors have is searched once.
+    new = {one.page_content: one for one in distractors if one.id not in ids and one.page_content not in texts}
     return training_cost(
         load_training_data(given.data, part="train"),
-        load_training_data(given.data, part="dev", distractors=distractors),
+        replace(dev, passages=(*dev.passages, *new.values())),
         methods=given.methods.split(","),
         steps=given.steps,
         batch_size=given.batch,

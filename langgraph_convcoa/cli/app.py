@@ -16,7 +16,7 @@ from typer.core import TyperGroup
 from typer.main import get_command, get_group
 
 from langgraph_convcoa.cli.console import report, warn
-from langgraph_convcoa.cli.options import add_removed
+from langgraph_convcoa.cli.removed import explain_removed
 from langgraph_convcoa.errors import ConvCoAError
 
 USER_ERROR = 2
@@ -25,18 +25,8 @@ INTERRUPTED = 130
 
 # In the order of the help; the module of each is imported when it is called.
 _COMMANDS = (
-    "ask",
-    "chat",
-    "serve",
-    "mcp",
-    "demo",
-    "search",
-    "index",
-    "train",
-    "train-verifier",
-    "train-planner",
-    "evaluate",
-    "threads",
+    *("ask", "chat", "serve", "mcp", "demo", "search", "index"),
+    *("train", "train-verifier", "train-planner", "evaluate", "threads"),
 )
 # New objects between garbage collections; with the usual 700 they would take a fifth of a command's start.
 _NEW_OBJECTS = 50_000
@@ -68,7 +58,8 @@ class _ErrorLineGroup(TyperGroup):
         for chatty in ("pypdf", "trafilatura", "htmldate", "courlan", "sqlglot"):
             logging.getLogger(chatty).setLevel(logging.ERROR)
         try:
-            return super().invoke(ctx)
+            with explain_removed():
+                return super().invoke(ctx)
         except ConvCoAError as error:
             report(error)
             raise typer.Exit(USER_ERROR) from error
@@ -101,9 +92,6 @@ app = typer.Typer(
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
 )
-add_removed(app, "train-reader", "python -m experiments.graph_reader")
-add_removed(app, "warm-start", "TRL's SFTTrainer on plans that earned their reward, as docs/guides/training.md shows")
-add_removed(app, "bench", "python -m experiments.bench")
 
 
 def _command(name: str) -> Any:

@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from langgraph_convcoa.cli.console import print_json, run_turn
+from langgraph_convcoa.cli.console import print_json
 from langgraph_convcoa.cli.options import AsJson, ConversationOptions, grouped, option, proper_text
-from langgraph_convcoa.cli.session import open_session
+from langgraph_convcoa.cli.session import open_session, run_turn
 
 
 @grouped(ConversationOptions)

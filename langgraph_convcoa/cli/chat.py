@@ -13,14 +13,9 @@ from typing import Any
 
 import typer
 
-from langgraph_convcoa.cli.console import consoles, print_json, report, run_turn, show_rounds, show_sources, show_why, warn
-from langgraph_convcoa.cli.options import (
-    AsJson,
-    ConversationOptions,
-    grouped,
-    proper_text,
-)
-from langgraph_convcoa.cli.session import Session, open_session
+from langgraph_convcoa.cli.console import consoles, print_json, report, show_rounds, show_sources, show_why, warn
+from langgraph_convcoa.cli.options import AsJson, ConversationOptions, grouped, proper_text
+from langgraph_convcoa.cli.session import Session, open_session, run_turn
 from langgraph_convcoa.errors import ConvCoAError, InputError
 from langgraph_convcoa.storage import default_store, open_store
 from langgraph_convcoa.storage.export import file_name, write_thread_file

@@ -21,7 +21,6 @@ from langgraph_convcoa.text.clean import flat
 from langgraph_convcoa.text.terminal import json_text, one_line, printable
 
 if TYPE_CHECKING:
-    from langgraph_convcoa.cli.session import Session
     from langgraph_convcoa.errors import ConvCoAError
     from langgraph_convcoa.evaluation.reports.kit import Report
 
@@ -121,19 +120,6 @@ def print_json(value: Any, indent: int | None = 2) -> None:
     out, _ = consoles()
     unicode_out = out.encoding.startswith("utf")
     out.out(json_text(value, ascii_only=not unicode_out, indent=indent))
-
-
-def run_turn(session: Session, question: str | None) -> dict[str, Any]:
-    """Run one turn in sight of a person; without a question, the interrupted one."""
-    out, err = consoles()
-    if question is not None and (unfinished := session.unfinished()):
-        same = unfinished == question.strip()
-        said = "resuming the interrupted turn" if same else f'the interrupted turn "{one_line(unfinished, 80)}" is discarded'
-        err.print(said, style="dim")
-    with TurnView(out, err) as view:
-        output = session.resume(view) if question is None else session.ask(question, view)
-        view.finish(output)
-    return output
 
 
 class TurnView:

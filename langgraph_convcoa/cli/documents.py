@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
 
     from langgraph_convcoa.datasets.queries import Dataset
+    from langgraph_convcoa.retrieval.encoders.base import Encoder
     from langgraph_convcoa.retrieval.encoders.cache import PatternCache
     from langgraph_convcoa.retrieval.progress import Progress
     from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
@@ -69,15 +70,23 @@ def open_retriever(
     return HopfieldRetriever.from_documents(documents, k=k, cache=store, progress=advice if progress else False, **chosen)
 
 
-def searched(dataset: Dataset, docs: str | None, index: str | None, *, cache: bool = True) -> HopfieldRetriever:
+def default_encoder() -> Encoder:
+    """The encoder of new indexes; its weights are loaded when it first encodes."""
+    from langgraph_convcoa.retrieval.memory_corpus import MemoryCorpus
+    from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
+
+    return HopfieldRetriever(corpus=MemoryCorpus()).encoder
+
+
+def searched(dataset: Dataset, docs: str | None, index: str | None) -> HopfieldRetriever:
     """A retriever for a data set: over the named documents or index, or over its own passages."""
     if path := documents_of(docs, index):
-        return open_retriever(path, cache=cache, progress=True)
+        return open_retriever(path, progress=True)
     from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 
     if not dataset.corpus:
         raise InputError(f"{dataset.name} has no passages to search: name documents with --docs, or an index with --index")
-    return HopfieldRetriever.from_documents(dataset.corpus, cache=open_cache() if cache else None, progress=True)
+    return HopfieldRetriever.from_documents(dataset.corpus, cache=open_cache(), progress=True)
 
 
 def is_engine(source: str) -> bool:

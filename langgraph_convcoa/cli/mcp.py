@@ -5,40 +5,23 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable, Coroutine
-from importlib.util import find_spec
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from langgraph_convcoa.cli.options import ConversationOptions, grouped, option
-from langgraph_convcoa.cli.session import Opened, open_sources
-from langgraph_convcoa.errors import InputError
+from langgraph_convcoa.cli.options import AllowHost, ConversationOptions, Token, grouped, option
+from langgraph_convcoa.cli.session import open_sources
+from langgraph_convcoa.errors import InputError, require
 
-if TYPE_CHECKING:
-    from langgraph_convcoa.server.guard import Access
-
-_PACKAGES = ("mcp", "starlette", "uvicorn")
 _LOOPBACK = "127.0.0.1"
 
 
 @grouped(ConversationOptions)
 def mcp(
     options: ConversationOptions,
-    http: Annotated[
-        str | None,
-        option(
-            "[HOST:]PORT", "Serve streamable HTTP at /mcp of this address, not standard input and output; 0 is a free port."
-        ),
-    ] = None,
-    token: Annotated[
-        str,
-        option(
-            "TEXT", "What HTTP requests must carry; better in the environment.", envvar="CONVCOA_TOKEN", show_default=False
-        ),
-    ] = "",
-    allow_host: Annotated[
-        list[str] | None, option("NAME", "A name under which clients reach the HTTP server; may be repeated.")
-    ] = None,
+    http: Annotated[str | None, option("[HOST:]PORT", "Serve HTTP at /mcp of this address; 0 is a free port.")] = None,
+    token: Token = "",
+    allow_host: AllowHost = None,
 ) -> None:
     """Serve your documents to MCP clients, such as Claude Desktop: the tools search and ask, and passages as resources.
 
@@ -52,60 +35,47 @@ def mcp(
       convcoa mcp --docs papers/ --http 8322
       CONVCOA_TOKEN=... convcoa mcp --docs papers/ --http 0.0.0.0:8322 --allow-host mcp.example.org
     """
-    if missing := [name for name in _PACKAGES if find_spec(name) is None]:
-        raise InputError(f'convcoa mcp needs {missing[0]}: pip install "langgraph-convcoa[mcp]"')
+    require("convcoa mcp", "mcp", "mcp", "starlette", "uvicorn")
     if options.approve:
         raise InputError("--approve asks a person at the terminal, and an MCP client has none: leave it out")
     options.check("mcp")
+    from langgraph_convcoa.server.mcp_transports import run_http, run_stdio, take_stdout
+
     if http is None:
-        _over_stdio(options)
+        if sys.stdin.isatty():
+            typer.echo("an MCP client is to start this and talk to it (Ctrl-C ends it); --http makes it a server", err=True)
+        wire = take_stdout()
+        _serve(options, lambda server: run_stdio(server, wire))
         return
-    host, port = _address(http)
     from langgraph_convcoa.server.guard import Access
-    from langgraph_convcoa.server.serve import listen
+    from langgraph_convcoa.server.serve import address_of, listen
 
+    host, port = _address(http)
     access = Access(host=host, token=token, names=frozenset(name.lower() for name in allow_host or []))
-    # Before minutes of encoding.
+    # The port is taken before the documents are encoded.
     with listen(host, port) as listening:
-        _over_http(options, access, listening)
+        said = f"MCP is at {address_of(listening)}mcp  (Ctrl-C ends it)"
+        _serve(options, lambda server: run_http(server, access, listening, lambda: typer.echo(said, err=True)))
 
 
-def _over_stdio(options: ConversationOptions) -> None:
-    from langgraph_convcoa.server.mcp_transports import run_stdio, take_stdout
-
-    if sys.stdin.isatty():
-        typer.echo("an MCP client is to start this and talk to it (Ctrl-C ends it); --http makes it a server", err=True)
-    wire = take_stdout()
-    _run(options, lambda server: run_stdio(server, wire))
-
-
-def _over_http(options: ConversationOptions, access: Access, listening: Any) -> None:
-    from langgraph_convcoa.server.mcp_transports import run_http
-    from langgraph_convcoa.server.serve import address_of
-
-    def announce() -> None:
-        typer.echo(f"MCP is at {address_of(listening)}mcp  (Ctrl-C ends it)", err=True)
-
-    _run(options, lambda server: run_http(server, access, listening, announce))
-
-
-def _run(options: ConversationOptions, serve: Callable[[Any], Coroutine[Any, Any, None]]) -> None:
-    opened = open_sources(options, "mcp")
-    try:
-        asyncio.run(_served(options, opened, serve))
-    finally:
-        for action in opened.actions:
-            action.close()
-
-
-async def _served(options: ConversationOptions, opened: Opened, serve: Callable[[Any], Coroutine[Any, Any, None]]) -> None:
+def _serve(options: ConversationOptions, serve: Callable[[Any], Coroutine[Any, Any, None]]) -> None:
+    """Open the sources and the store, and serve them until it ends."""
     from langgraph_convcoa.server.mcp import mcp_server
     from langgraph_convcoa.storage.turns import Turns
 
-    async with opened.store.opened() as saver:
-        turns = Turns(opened.graph.compile(checkpointer=saver), opened.store, opened.context, opened.sources)
-        also = [*(["their tables"] if options.data else []), *(["the web"] if options.web else [])]
-        await serve(mcp_server(turns, opened.retriever, also=also, thread=options.thread))
+    opened = open_sources(options, "mcp")
+    also = [*(["their tables"] if options.data else []), *(["the web"] if options.web else [])]
+
+    async def served() -> None:
+        async with opened.store.opened() as saver:
+            turns = Turns(opened.graph.compile(checkpointer=saver), opened.store, opened.context, opened.sources)
+            await serve(mcp_server(turns, opened.retriever, also=also, thread=options.thread))
+
+    try:
+        asyncio.run(served())
+    finally:
+        for action in opened.actions:
+            action.close()
 
 
 def _address(text: str) -> tuple[str, int]:

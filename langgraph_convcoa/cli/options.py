@@ -25,49 +25,34 @@ def option(metavar: str | None, text: str, *names: str, **more: Any) -> Any:
     return typer.Option(*names, metavar=metavar, help=text, **more)
 
 
+def argument(metavar: str, text: str, **more: Any) -> Any:
+    """An argument of a command with its help text."""
+    return typer.Argument(metavar=metavar, help=text, **more)
+
+
 def panel(title: str) -> Callable[..., Any]:
     """`option` for those that the help shows together under a title, without their default values."""
     return partial(option, show_default=False, rich_help_panel=title)
 
 
-Docs = Annotated[
-    str | None,
-    option(
-        "PATH",
-        "File or folder of .txt .md .html .pdf .docx .pptx .xlsx .epub .csv .json .jsonl(.gz), or the address of a page or "
-        'of a sitemap; "demo" for the documents of the demonstration.',
-    ),
-]
-IndexPlace = Annotated[
-    str | None,
-    option("DIR|URL", "An index that `convcoa index` made, a folder or an engine's address, instead of --docs.", "--index"),
-]
-EngineCollection = Annotated[
-    str | None, option("NAME", "The collection of an engine, in place of its address's.", "--collection")
-]
-Tenant = Annotated[str | None, option("NAME", "Whose passages of an engine, in place of its address's.", "--tenant")]
+Docs = Annotated[str | None, option("PATH", 'File, folder, address of a page or of a sitemap, or "demo".')]
+IndexPlace = Annotated[str | None, option("DIR|URL", "An index or the address of an engine, instead of --docs.", "--index")]
+EngineCollection = Annotated[str | None, option("NAME", "Collection of the engine, if not in its address.", "--collection")]
+Tenant = Annotated[str | None, option("NAME", "Tenant of the engine, if not in its address.", "--tenant")]
 Model = Annotated[
-    str | None,
-    option(
-        "NAME",
-        'Chat model, such as "openai:gpt-4.1-mini". Without one, answers are extracted offline.',
-        envvar="CONVCOA_MODEL",
-    ),
+    str | None, option("NAME", 'Chat model, such as "openai:gpt-4.1-mini"; without one, extraction.', envvar="CONVCOA_MODEL")
 ]
 BaseUrl = Annotated[
-    str | None, option("URL", "An OpenAI-compatible server that has the model.", "--base-url", envvar="CONVCOA_BASE_URL")
+    str | None, option("URL", "The model's OpenAI-compatible server.", "--base-url", envvar="CONVCOA_BASE_URL")
 ]
 PassageCount = Annotated[
     int | None, option("N", "Passages a sub-question; 5 with a model, 10 without.", "-k", "--k", min=1, max=100)
 ]
-Graph = Annotated[
-    bool | None,
-    option(
-        None,
-        "Follow the names in passages to what no single one answers, as is done unless an index was made without.",
-        "--graph/--no-graph",
-    ),
+Graph = Annotated[bool | None, option(None, "Follow names from passage to passage; done by default.", "--graph/--no-graph")]
+Token = Annotated[
+    str, option("TEXT", "What requests must carry; better in the environment.", envvar="CONVCOA_TOKEN", show_default=False)
 ]
+AllowHost = Annotated[list[str] | None, option("NAME", "A name under which clients reach the server; may be repeated.")]
 AsJson = Annotated[bool, option(None, "Print the result as JSON and nothing else on standard output.", "--json")]
 MaxMb = Annotated[float, option("N", "The most text to read, in megabytes.", "--max-mb", min=0.001, max=1e6)]
 NoCache = Annotated[bool, option(None, "Neither read nor write the cache of encoded documents.", "--no-cache")]
@@ -81,41 +66,17 @@ class ConversationOptions:
     index: IndexPlace = None
     collection: EngineCollection = None
     tenant: Tenant = None
-    data: Annotated[
-        list[str] | None,
-        option(
-            "FILE|URL",
-            "Tables to query: .csv .tsv .parquet .xlsx .json .sqlite .duckdb, a folder, a database URL; may be repeated.",
-        ),
-    ] = None
+    data: Annotated[list[str] | None, option("FILE|URL", "Tables: files, a folder, a database URL; may be repeated.")] = None
     web: Annotated[bool, option(None, "Look things up on the web too.", "--web")] = False
-    search: Annotated[
-        str | None,
-        option("PROVIDER", "How --web searches: ddgs (no key; the default), tavily, google, or the address of a SearXNG."),
-    ] = None
+    search: Annotated[str | None, option("PROVIDER", "How --web searches: ddgs, tavily, google, URL of a SearXNG.")] = None
     model: Model = None
     base_url: BaseUrl = None
-    thread: Annotated[
-        str | None,
-        option("T", "Which conversation to continue, or to begin; kept in the user's own store where no --store is given."),
-    ] = None
-    store: Annotated[
-        str | None,
-        option(
-            "FILE|URL",
-            "SQLite file, made when missing, or postgresql:// address that keeps conversations.",
-            envvar="CONVCOA_STORE",
-        ),
-    ] = None
+    thread: Annotated[str | None, option("T", "Conversation to continue or to begin; kept without --store too.")] = None
+    store: Annotated[str | None, option("FILE|URL", "SQLite file or postgresql:// address.", envvar="CONVCOA_STORE")] = None
     k: PassageCount = None
     graph: Graph = None
-    threshold: Annotated[
-        float | None, option("T", "Faith score above which a guess is kept; calibrated by default.", min=0.0, max=1.0)
-    ] = None
-    approve: Annotated[
-        list[str] | None,
-        option("NAME", "Ask before this is done: an action such as data_analysis, plan or answer; may be repeated."),
-    ] = None
+    threshold: Annotated[float | None, option("T", "Faith score above which a guess is kept.", min=0.0, max=1.0)] = None
+    approve: Annotated[list[str] | None, option("NAME", "Ask before an action, plan or answer; may be repeated.")] = None
     max_mb: MaxMb = DEFAULT_MAX_MB
     no_cache: NoCache = False
 
@@ -183,26 +144,6 @@ def grouped(*groups: type[Any]) -> Callable[[Callable[..., None]], Callable[...,
         return run
 
     return decorate
-
-
-def add_removed(app: typer.Typer, name: str, instead: str) -> None:
-    """Add a hidden command in place of a removed one: whatever its arguments, InputError says what to run instead."""
-    settings = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
-
-    @app.command(name, hidden=True, context_settings=settings)
-    def removed(ctx: typer.Context) -> None:
-        where = " in a checkout of the repository" if instead.startswith("python") else ""
-        raise InputError(f"{ctx.command_path} was removed: run {instead}{where}")
-
-
-def removed_option(instead: str, *names: str) -> Any:
-    """A hidden option in place of a removed one: InputError says what to do instead."""
-
-    def refuse(value: object) -> None:
-        if value:
-            raise InputError(f"{names[0]} was removed: {instead}")
-
-    return typer.Option(*names, hidden=True, callback=refuse)
 
 
 def names_of(text: str) -> list[str]:

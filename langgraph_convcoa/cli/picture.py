@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rich._export_format import CONSOLE_SVG_FORMAT
 from rich.text import Text
 
 from langgraph_convcoa.cli.console import SafeConsole, citation_line, show_why, usage_line
@@ -16,8 +15,8 @@ from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.text.terminal import printable
 
 _WIDTH, _LONGEST = 108, 1_500
-# Without the fonts that a viewer would fetch.
-_FORMAT = re.sub(r"@font-face \{\{.*?\}\}", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL)
+_FONT = re.compile(r"@font-face \{.*?\}", re.DOTALL)
+"""A font that a viewer would fetch."""
 
 
 def check_place(path: Path) -> None:
@@ -56,8 +55,8 @@ def turn_svg(question: str, output: Mapping[str, Any]) -> str:
         console.print(Text(citation_line(number, citation), style="dim"))
     if usage := output.get("usage"):
         console.print(Text(usage_line(usage), style="dim"))
-    # Two characters that XML does not take.
-    return re.sub("[\ufffe\uffff]", "", console.export_svg(title="convcoa", code_format=_FORMAT))
+    # XML does not take the two characters.
+    return re.sub("[\ufffe\uffff]", "", _FONT.sub("", console.export_svg(title="convcoa")))
 
 
 def _short(text: str) -> str:

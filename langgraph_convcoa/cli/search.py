@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from langgraph_convcoa.cli.console import citation_line, consoles, path_line, print_json
 from langgraph_convcoa.cli.documents import documents_of, open_retriever, read_history
 from langgraph_convcoa.cli.options import (
@@ -17,30 +15,19 @@ from langgraph_convcoa.cli.options import (
     MaxMb,
     NoCache,
     Tenant,
+    argument,
     named_index,
     option,
     proper_text,
-    removed_option,
 )
 from langgraph_convcoa.errors import InputError
 
 
 def search(
-    path: Annotated[
-        str,
-        typer.Argument(
-            metavar="[PATH]",
-            help='File or folder of documents, an index, the address of an engine, or "demo".',
-            show_default=False,
-        ),
-    ],
-    query: Annotated[str | None, typer.Argument(metavar="QUERY", help="What to look for.", show_default=False)] = None,
+    path: Annotated[str, argument("[PATH]", 'Documents, an index, an engine, or "demo".', show_default=False)],
+    query: Annotated[str | None, argument("QUERY", "What to look for.", show_default=False)] = None,
     k: Annotated[int, option("N", "How many passages.", "-k", "--k", min=1, max=100)] = 5,
-    history: Annotated[
-        Path | None,
-        option("FILE.json", 'Earlier turns: a list of \\[question, answer] pairs or of {"role", "content"} messages.'),
-    ] = None,
-    exact: Annotated[bool, removed_option("leave it out, every search is exact", "--exact")] = False,
+    history: Annotated[Path | None, option("FILE.json", "Earlier turns: pairs of question and answer, or messages.")] = None,
     graph: Graph = None,
     collection: EngineCollection = None,
     tenant: Tenant = None,

@@ -7,17 +7,17 @@ import re
 import threading
 import webbrowser
 from dataclasses import dataclass, field, replace
-from importlib.util import find_spec
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import parse_qsl, urlsplit
 
 import typer
 
-from langgraph_convcoa.cli.documents import documents_of, is_engine, is_web, place_of
-from langgraph_convcoa.cli.options import ConversationOptions, grouped, named_index, option
+from langgraph_convcoa.cli.documents import default_encoder, documents_of, is_engine, is_web, place_of
+from langgraph_convcoa.cli.options import AllowHost, ConversationOptions, Token, grouped, named_index, option
 from langgraph_convcoa.cli.session import Basis, open_basis, open_documents
-from langgraph_convcoa.errors import InputError
+from langgraph_convcoa.errors import InputError, require
 from langgraph_convcoa.errors.redaction import redact
 from langgraph_convcoa.storage import data_folder, default_store
 
@@ -28,16 +28,8 @@ if TYPE_CHECKING:
     from langgraph_convcoa.server.collections import Collection
     from langgraph_convcoa.server.guard import Access
 
-_PACKAGES = ("starlette", "uvicorn", "python_multipart")
 
-
-Collections = Annotated[
-    list[str] | None,
-    option(
-        "[NAME=]PATH",
-        'A collection of documents: a file, a folder, an index, or "demo"; may be repeated. More may be uploaded.',
-    ),
-]
+Collections = Annotated[list[str] | None, option("[NAME=]PATH", 'Documents, an index or "demo"; may be repeated.')]
 
 
 @dataclass(frozen=True)
@@ -58,20 +50,11 @@ def serve(
     options: ServeOptions,
     host: Annotated[str, option("ADDRESS", "Where to listen; not loopback: needs a token or a user header.")] = "127.0.0.1",
     port: Annotated[int, option("N", "The port; 0 for a free one.", min=0, max=65_535)] = 8321,
-    token: Annotated[
-        str,
-        option("TEXT", "What requests must carry; better in the environment.", envvar="CONVCOA_TOKEN", show_default=False),
-    ] = "",
+    token: Token = "",
     user_header: Annotated[str, option("NAME", "Header in which a reverse proxy names the user.", show_default=False)] = "",
-    trusted_proxy: Annotated[
-        list[str] | None, option("ADDRESS", "The address or network from which the user header is believed; may be repeated.")
-    ] = None,
-    allow_host: Annotated[
-        list[str] | None, option("NAME", "A name under which browsers reach the server; may be repeated.")
-    ] = None,
-    allow_origin: Annotated[
-        list[str] | None, option("URL", "Another page that may call the server, such as agent-chat-ui; may be repeated.")
-    ] = None,
+    trusted_proxy: Annotated[list[str] | None, option("ADDRESS", "Address or network of the proxy; may be repeated.")] = None,
+    allow_host: AllowHost = None,
+    allow_origin: Annotated[list[str] | None, option("URL", "Another page that may call; may be repeated.")] = None,
     max_upload_mb: Annotated[float, option("N", "The most megabytes of one upload.", min=0.001, max=1e6)] = 100.0,
     open_page: Annotated[bool, option(None, "Open the page in the browser.", "--open")] = False,
 ) -> None:
@@ -86,9 +69,7 @@ def serve(
       convcoa serve --data sales.csv --approve data_analysis --model openai:gpt-4.1-mini
       CONVCOA_TOKEN=... convcoa serve --docs papers/ --host 0.0.0.0
     """
-    if missing := [name for name in _PACKAGES if find_spec(name) is None]:
-        named = missing[0].replace("_", "-")
-        raise InputError(f'convcoa serve needs {named}: pip install "langgraph-convcoa[serve]"')
+    require("convcoa serve", "serve", "starlette", "uvicorn", "python_multipart")
     options.check("serve")
     from langgraph_convcoa.server.guard import Access
     from langgraph_convcoa.server.serve import address_of, listen, run
@@ -131,23 +112,26 @@ def _served(options: ServeOptions, access: Access, max_upload_mb: float) -> tupl
     basis = open_basis(options, default_store() if options.store is None else options.store)
     shown = _collections(options, basis)
     made: list[BaseAction] = []
-    encoder = next((one.retriever.encoder for one in shown if one.retriever is not None), None)
+    encoders = [one.retriever.encoder for one in shown if one.retriever is not None]
+    encoder = encoders[0] if encoders else default_encoder()
 
     def make_graph(retriever: HopfieldRetriever | None) -> Any:
         opened = basis.over("", retriever)
         made.extend(action for action in opened.actions if action not in made)
         return opened.graph
 
-    described = [("knowledge_retrieval", "searches the documents")]
-    described += [("overview", "lists, counts, summarises and compares whole documents")]
-    described += [(action.name, _about(action)) for action in basis.tables]
+    described = [
+        ("knowledge_retrieval", "searches the documents"),
+        ("overview", "lists, counts, summarises and compares whole documents"),
+        *((action.name, _about(action)) for action in basis.tables),
+    ]
     described += [("web_querying", "looks things up on the web")] if basis.search else []
     settings = Settings(
         store=basis.store,
         make_graph=make_graph,
         context=basis.context,
         folder=data_folder() / "collections",
-        new_retriever=_Indexes(encoder, options.graph),
+        new_retriever=partial(open_index, encoder=encoder, graph=options.graph),
         collections=shown,
         sources=basis.fingerprint("uploaded"),
         model=options.model or "",
@@ -188,24 +172,16 @@ def _name_of(text: str, options: ServeOptions) -> str:
     return text if text == "demo" or is_web(text) else Path(text).expanduser().resolve().name
 
 
-class _Indexes:
-    """Opens or makes the index in a folder. All indexes share one encoder, loaded when needed."""
+def open_index(folder: Path, encoder: Encoder, graph: bool | None) -> HopfieldRetriever:
+    """A retriever over the index in a folder, which is made if there is none."""
+    from langgraph_convcoa.retrieval.index.database import exists
+    from langgraph_convcoa.retrieval.index.index import open_or_create
+    from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 
-    def __init__(self, encoder: Encoder | None, graph: bool | None) -> None:
-        self._encoder, self._graph = encoder, graph
-
-    def __call__(self, folder: Path) -> HopfieldRetriever:
-        from langgraph_convcoa.retrieval.index.database import exists
-        from langgraph_convcoa.retrieval.index.index import open_or_create
-        from langgraph_convcoa.retrieval.memory_corpus import MemoryCorpus
-        from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
-
-        if self._encoder is None:
-            self._encoder = HopfieldRetriever(corpus=MemoryCorpus()).encoder
-        if not exists(folder):
-            open_or_create(folder, self._encoder, None, {})
-        chosen: dict[str, Any] = {} if self._graph is None else {"graph": self._graph}
-        return HopfieldRetriever.from_pretrained(folder, encoder=self._encoder, **chosen)
+    if not exists(folder):
+        open_or_create(folder, encoder, None, {})
+    chosen: dict[str, Any] = {} if graph is None else {"graph": graph}
+    return HopfieldRetriever.from_pretrained(folder, encoder=encoder, **chosen)
 
 
 def _about(action: BaseAction) -> str:

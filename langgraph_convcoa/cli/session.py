@@ -8,8 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
+from langgraph_convcoa.cli.console import TurnView, consoles
 from langgraph_convcoa.cli.documents import cache_folder, documents_of, open_retriever, place_of
 from langgraph_convcoa.cli.options import ConversationOptions, named_index
 from langgraph_convcoa.errors import InputError
@@ -17,6 +18,7 @@ from langgraph_convcoa.storage import default_store, open_store
 from langgraph_convcoa.storage.base import ConversationStore, thread_name
 from langgraph_convcoa.storage.threads import StoredGraph, rounds_of
 from langgraph_convcoa.storage.turns import INTERRUPT, OUTPUT_FIELDS, Turns
+from langgraph_convcoa.text.terminal import one_line
 
 if TYPE_CHECKING:
     from langgraph.graph import StateGraph
@@ -29,23 +31,11 @@ if TYPE_CHECKING:
     from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 
 
-class View(Protocol):
-    """Shows a turn while it runs."""
-
-    def progress(self, event: Mapping[str, Any]) -> None: ...
-
-    def token(self, text: str) -> None: ...
-
-    def decide(self, request: Mapping[str, Any]) -> Mapping[str, Any]: ...
-
-
 class Session(StoredGraph):
-    """A thread of a conversation graph, from the opening of its store to its closing.
+    """A thread of a conversation graph, from the opening of its store to its closing; its actions are closed with it.
 
     Turns run on an event loop of the session's own, so that Ctrl-C cancels a turn at once, even inside a model's request.
-    Every step of a turn is in the store before the next begins, so that a turn that was killed is resumed where it was.
-    `sources` is a fingerprint of documents, tables and web search: a turn begun over other ones is not resumed. `actions`
-    are closed with the session.
+    `sources` is a fingerprint of documents, tables and web search: a turn begun over other ones is not resumed.
     """
 
     def __init__(
@@ -80,7 +70,7 @@ class Session(StoredGraph):
             return None
         return await self._open.enter_async_context(self.store.shared())
 
-    def ask(self, question: str, view: View | None = None) -> dict[str, Any]:
+    def ask(self, question: str, view: TurnView | None = None) -> dict[str, Any]:
         """Run one turn. The question of a turn that was interrupted, asked again, resumes that turn.
 
         Returns `answer`, `citations`, `chain`, `knowledge_set` and `usage`; where it raises, the thread stays as it was.
@@ -88,11 +78,8 @@ class Session(StoredGraph):
         """
         return self._decided({"question": question}, view)
 
-    def resume(self, view: View | None = None) -> dict[str, Any]:
-        """Resume the turn that was interrupted; model calls whose results are stored are not made again.
-
-        InputError where there is none.
-        """
+    def resume(self, view: TurnView | None = None) -> dict[str, Any]:
+        """Resume the turn that was interrupted. Stored results of model calls are used. InputError if there is none."""
         return self._decided(None, view)
 
     def unfinished(self) -> str:
@@ -118,7 +105,7 @@ class Session(StoredGraph):
         values: dict[str, Any] = self._run(self._turns.snapshot(self.thread)).values
         return values
 
-    def _decided(self, given: Mapping[str, Any] | None, view: View | None) -> dict[str, Any]:
+    def _decided(self, given: Mapping[str, Any] | None, view: TurnView | None) -> dict[str, Any]:
         """Run a turn, and resume it after each decision. No lock is held while a person decides."""
 
         def see(mode: str, part: Any) -> None:
@@ -133,6 +120,19 @@ class Session(StoredGraph):
                 raise InputError("the turn waits for approval: run it at a terminal, without --json")
             output = self._run(self._turns.run(self.thread, None, see, decisions=view.decide(waiting[0].value)))
         return output
+
+
+def run_turn(session: Session, question: str | None) -> dict[str, Any]:
+    """Run one turn in sight of a person; without a question, the interrupted one."""
+    out, err = consoles()
+    if question is not None and (unfinished := session.unfinished()):
+        same = unfinished == question.strip()
+        said = "resuming the interrupted turn" if same else f'the interrupted turn "{one_line(unfinished, 80)}" is discarded'
+        err.print(said, style="dim")
+    with TurnView(out, err) as view:
+        output = session.resume(view) if question is None else session.ask(question, view)
+        view.finish(output)
+    return output
 
 
 @dataclass(frozen=True)

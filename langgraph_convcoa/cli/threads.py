@@ -20,12 +20,7 @@ from langgraph_convcoa.text.terminal import one_line
 
 app = typer.Typer(help="List, show, export, import and delete conversations.", no_args_is_help=True, rich_markup_mode="rich")
 
-_Store = Annotated[
-    str | None,
-    option(
-        "FILE|URL", "SQLite file or postgresql:// address; the user's own store without it.", "--store", envvar="CONVCOA_STORE"
-    ),
-]
+_Store = Annotated[str | None, option("FILE|URL", "A store; without it, your own.", "--store", envvar="CONVCOA_STORE")]
 _Name = Annotated[str, typer.Argument(metavar="THREAD", help="Its name, as `convcoa threads list` shows it.")]
 
 
@@ -37,13 +32,11 @@ def list_threads(store: _Store = None, as_json: AsJson = False) -> None:
       convcoa threads list
       convcoa threads list --store chats.sqlite --json
     """
-    try:
+    found = []
+    # The user's own store is made with the first conversation.
+    if store is not None or default_store().exists():
         with _opened(store) as threads:
             found = threads.summaries()
-    except _NoFileError:
-        if store is not None:
-            raise
-        found = []
     if as_json:
         print_json([asdict(summary) for summary in found])
         return
@@ -147,14 +140,10 @@ def delete(
     consoles()[1].print(f"deleted {one_line(thread, 80)}")
 
 
-class _NoFileError(StoreError):
-    """There is no store yet."""
-
-
 def _opened(store: str | None, made: bool = False) -> Threads:
     """The threads of the store that is meant; reading makes no file."""
     where = open_store(default_store() if store is None else store)
     path = getattr(where, "path", None)
     if isinstance(path, Path) and not made and not path.exists():
-        raise _NoFileError(f"there is no store {path}: give another with --store")
+        raise StoreError(f"there is no store {path}: give another with --store")
     return Threads(where)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from langgraph_convcoa.cli.options import AsJson, NoCache, grouped, option, panel, removed_option
+from langgraph_convcoa.cli.options import AsJson, NoCache, argument, grouped, option, panel
 from langgraph_convcoa.errors import InputError, first_line
 from langgraph_convcoa.errors.redaction import redact
 
@@ -29,9 +29,7 @@ class TrainingOptions:
 
     head: Annotated[bool, _kind(None, "Only the head: weights on frozen vectors, in a minute or so.", "--head")] = False
     start: Annotated[Path | None, _kind("DIR", "Train this model's query encoder further, with the DPR loss.")] = None
-    distil_only: Annotated[
-        bool, _kind(None, "Learn from synthetic conversations and rewrites alone, without the DPR loss.", "--distil-only")
-    ] = False
+    distil_only: Annotated[bool, _kind(None, "Learn from rewrites alone, without the DPR loss.", "--distil-only")] = False
     synthetic: Annotated[
         int | None, _kind("N", "Synthetic conversations; 6000, or 4000 with --head.", "--synthetic", "--made", min=0)
     ] = None
@@ -41,27 +39,6 @@ class TrainingOptions:
     batch_size: Annotated[int | None, _length("N", "Questions a step.", min=2)] = None
     learning_rate: Annotated[float | None, _length("X", "The highest.")] = None
     seed: Annotated[int, _length("S", "Of everything that is drawn; 0 by default.", min=0)] = 0
-    skip_invalid: Annotated[
-        bool,
-        removed_option("leave it out: such queries are always left out, with a warning", "--skip-invalid"),
-    ] = False
-    full: Annotated[
-        bool,
-        removed_option(
-            "leave it out to train a query encoder; a whole encoder is trained with sentence-transformers and used with "
-            "`convcoa index --encoder DIR`",
-            "--full",
-        ),
-    ] = False
-    dual_question: Annotated[
-        bool,
-        removed_option(
-            "leave it out to train a query encoder; the comparison is `python -m experiments.bench training` in a checkout of "
-            "the repository",
-            "--dual-question",
-        ),
-    ] = False
-    chunk: Annotated[str | None, removed_option("use a smaller --batch-size", "--chunk")] = None
 
     def check(self) -> None:
         """Raise InputError if options contradict each other."""
@@ -88,13 +65,7 @@ class TrainingOptions:
 def train(
     options: TrainingOptions,
     ctx: typer.Context,
-    data: Annotated[
-        list[Path],
-        typer.Argument(
-            metavar="DATA...",
-            help="Folders or files of conversations; of questions over titled articles, synthetic conversations are made.",
-        ),
-    ],
+    data: Annotated[list[Path], argument("DATA...", "Conversations, or questions over titled articles to make some.")],
     out: Annotated[Path, option("DIR", "Folder of the model.")],
     resume: Annotated[bool, _run(None, "Resume a training into DIR that was stopped.", "--resume")] = False,
     device: Annotated[str | None, _run("NAME", "cpu, cuda, ...; chosen without it.")] = None,

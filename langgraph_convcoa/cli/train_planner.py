@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from langgraph_convcoa.cli.options import AsJson, BaseUrl, Docs, IndexPlace, grouped, names_of, option, panel, removed_option
+from langgraph_convcoa.cli.options import AsJson, BaseUrl, Docs, IndexPlace, grouped, names_of, option, panel
 from langgraph_convcoa.errors import InputError
 
 if TYPE_CHECKING:
+    from langchain_core.documents import Document
+
     from langgraph_convcoa.datasets.queries import Dataset
     from langgraph_convcoa.reasoning.base import Reasoner
     from langgraph_convcoa.training.planner.grpo import PlannerTraining
@@ -25,20 +27,11 @@ class PlannerOptions:
     """The turns, their reward, and the length of the training."""
 
     k: Annotated[int | None, _turn("N", "Passages a sub-question.", "-k", "--k", min=1, max=100)] = None
-    evidence: Annotated[
-        bool,
-        _turn(None, "Plan over what the question itself finds, as build_graph does, not in the papers' form.", "--evidence"),
-    ] = False
-    reasoner: Annotated[
-        str, _turn("NAME", 'Writes the second call: "extractive" (no model), "base" (--model as it is) or a chat model.')
-    ] = "extractive"
-    weights: Annotated[
-        str, _reward("A=X,B=Y", "Other weights than the paper's: of final, kept, hallucinated, retrieval, malformed.")
-    ] = ""
+    evidence: Annotated[bool, _turn(None, "Look the question up first, as build_graph does.", "--evidence")] = False
+    reasoner: Annotated[str, _turn("NAME", "Writes the second call: extractive, base or a chat model.")] = "extractive"
+    weights: Annotated[str, _reward("A=X,B=Y", "Of final, kept, hallucinated, retrieval, malformed.")] = ""
     match: Annotated[str, _reward("em|cover_em|f1", "When a final answer is right.")] = "cover_em"
-    own: Annotated[
-        str | None, _reward("MODULE:NAME", "Your function (plan, output, references) -> number, added to the reward.")
-    ] = None
+    own: Annotated[str | None, _reward("MODULE:NAME", "Your function (plan, output, references) -> number.")] = None
     steps: Annotated[int, _length("N", "Updates of the weights.", min=1)] = 200
     questions: Annotated[int, _length("N", "Questions a step.", min=1)] = 4
     group: Annotated[int, _length("N", "Plans sampled for each.", min=2)] = 4
@@ -52,11 +45,6 @@ class PlannerOptions:
     vllm: Annotated[bool, _length(None, "Sample with vLLM.", "--vllm/--no-vllm")] = False
     checkpoint_every: Annotated[int, _run("N", "Steps between two checkpoints.", min=1)] = 10
     seed: Annotated[int, _run("S", "Of everything that is drawn.", min=0)] = 0
-
-    merge: Annotated[
-        str | None,
-        removed_option("merge with PEFT: AutoPeftModelForCausalLM.from_pretrained(DIR).merge_and_unload()", "--merge"),
-    ] = None
 
     def settings(self) -> PlannerTraining:
         """The settings of the training."""
@@ -152,12 +140,11 @@ def _turns(data: list[Path], *, own: bool) -> Dataset:
     from langgraph_convcoa.datasets.queries import Dataset
     from langgraph_convcoa.datasets.read import load_dataset
     from langgraph_convcoa.datasets.splits import split_part
+    from langgraph_convcoa.training.data import add_passages
 
     parts = [split_part(load_dataset(path, passages="required" if own else "optional"), "train").dataset for path in data]
-    passages = {str(passage.id): passage for part in parts for passage in part.corpus}
+    passages: dict[str, Document] = {}
     for part in parts:
-        for passage in part.corpus:
-            if passages[str(passage.id)].page_content != passage.page_content:
-                raise InputError(f"the passage id {str(passage.id)!r} of {part.name} stands for two texts: rename one")
+        add_passages(passages, part.corpus, part.name)
     name = ", ".join(part.name for part in parts)
     return Dataset(name, tuple(query for part in parts for query in part.queries), tuple(passages.values()))

@@ -8,20 +8,16 @@ from typing import Annotated
 import typer
 
 from langgraph_convcoa.cli.console import consoles, print_json
-from langgraph_convcoa.cli.options import AsJson, option
+from langgraph_convcoa.cli.options import AsJson, argument, option
 from langgraph_convcoa.cli.train import check_device, command_line
 
 
 def train_verifier(
     ctx: typer.Context,
     out: Annotated[Path, option("DIR", "Folder of the training; the verifier is DIR/verifier.safetensors.")],
-    data: Annotated[
-        list[Path] | None, typer.Argument(metavar="[DATA...]", help="Files of labelled claims beside those of the package.")
-    ] = None,
+    data: Annotated[list[Path] | None, argument("[DATA...]", "Files of labelled claims.")] = None,
     only: Annotated[bool, option(None, "Leave out the claims of the package.", "--only")] = False,
-    start: Annotated[
-        str, option("FILE", "Verifier to go on from: the package's (default), a file, or none for the encoder itself.")
-    ] = "default",
+    start: Annotated[str, option("FILE", "Verifier to go on from, or none for the encoder itself.")] = "default",
     steps: Annotated[int, option("N", "Batches of 32 pairs.", min=1)] = 1_000,
     learning_rate: Annotated[float, option("X", "The highest.")] = 1e-4,
     seed: Annotated[int, option("S", "Seed of everything that is drawn.", min=0)] = 0,

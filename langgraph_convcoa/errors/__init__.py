@@ -1,4 +1,4 @@
-"""The exceptions of the library, `first_line` of an error, and `one_of`, which checks a setting against a list of words.
+"""The exceptions of the library, the first line of an error, and checks of words, numbers and packages.
 
 Every error that a user can fix is a `ConvCoAError`. Its message is one line that says what to do; the command line prints it
 and exits with code 2. Messages are redacted when the error is created.
@@ -6,8 +6,10 @@ and exits with code 2. Messages are redacted when the error is created.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Collection, Sequence
+from importlib.util import find_spec
 from typing import TypeVar
 
 from langgraph_convcoa.errors.redaction import redact
@@ -72,6 +74,22 @@ def first_line(error: BaseException, secrets: Collection[str] = (), *, named: bo
 
 def _short(text: str) -> str:
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+
+
+def check_least(settings: object, **least: float) -> None:
+    """Raise InputError if a field of settings is below its least value, infinite or no number; None is allowed."""
+    for name, lowest in least.items():
+        number = getattr(settings, name)
+        if number is not None and not lowest <= number < math.inf:
+            raise InputError(f"{name} must be at least {lowest}, not {number}.")
+
+
+def require(what: str, extra: str, *packages: str) -> None:
+    """Raise InputError if a package of an extra is not installed; none is imported."""
+    for package in packages:
+        if find_spec(package) is None:
+            name = package.replace("_", "-")
+            raise InputError(f'{what} needs {name}: pip install "langgraph-convcoa[{extra}]"')
 
 
 def one_of(setting: str, value: str, known: Sequence[_Word]) -> _Word:

@@ -17,7 +17,7 @@ from langchain_core.retrievers import BaseRetriever
 from langgraph_convcoa.context import ConvCoAContext
 from langgraph_convcoa.datasets.queries import Dataset
 from langgraph_convcoa.datasets.read import load_part
-from langgraph_convcoa.errors import InputError, ModelError
+from langgraph_convcoa.errors import InputError, ModelError, check_least
 from langgraph_convcoa.evaluation.methods.base import Kit
 from langgraph_convcoa.evaluation.methods.registry import METHODS, Method, check_methods, make_method
 from langgraph_convcoa.evaluation.metrics.judge import Judge
@@ -62,9 +62,7 @@ class RunPlan:
     retry_failed: bool = False  # ask the failed questions, and the later ones of their conversations, again
 
     def __post_init__(self) -> None:
-        for name, value in (("sample", self.sample), ("k", self.k)):
-            if value is not None and value < 1:
-                raise InputError(f"{name} must be at least 1, not {value}.")
+        check_least(self, sample=1, k=1)
         if not self.methods or len({*self.methods}) < len(self.methods):
             raise InputError("Name at least one method, and each method once.")
 
@@ -93,12 +91,11 @@ def evaluate_methods(
     dataset, part = load_part(plan.data, plan.split, passages="optional")
     questions = sample_conversations(dataset.queries, plan.sample, plan.seed)
     settings = _settings(plan, dataset, part, questions)
-    with RunFolder(plan.out or _default_folder(plan, settings), settings, fresh=plan.fresh) as folder:
+    with RunFolder(plan.out or _default_folder(settings), settings, fresh=plan.fresh) as folder:
         if plan.retry_failed and (dropped := folder.drop_failed()):
             tell(f"asking again {dropped} questions that failed, or came after such a one")
-        retriever = None
-        if any(method.searches for method in chosen.values()):
-            retriever = _retriever(plan, dataset, encoder, cache, progress)
+        searches = any(method.searches for method in chosen.values())
+        retriever = _retriever(plan, dataset, encoder, cache, progress) if searches else None
         kept = None if model is None else keep_replies(model, folder.replies)
         kit = Kit(kept, retriever, k=plan.k, settings=ConvCoAContext(k=plan.k))
         verdicts = None
@@ -128,10 +125,9 @@ def evaluate_methods(
     return report
 
 
-def model_name(model: ModelLike | None) -> str | None:
-    """A model's name."""
+def _name(model: ModelLike | None) -> str | None:
     if model is None or isinstance(model, str):
-        return model if model is None else model.strip()
+        return model and model.strip()
     return str(getattr(model, "model_name", None) or getattr(model, "model", None) or type(model).__name__)
 
 
@@ -145,13 +141,13 @@ def _settings(plan: RunPlan, dataset: Dataset, part: str, questions: Questions) 
         "seed": plan.seed,
         "questions": len(questions),
         "questions_digest": questions.digest(),
-        "model": model_name(plan.model),
+        "model": _name(plan.model),
         "base_url": None if plan.base_url is None else shown_url(plan.base_url),
         "methods": list(plan.methods),
         "searched": plan.retriever[0] if plan.retriever is not None else _passages(dataset),
         "k": plan.k,
         "history": "gold" if plan.run.gold_history else "own answers",
-        "judge": model_name(plan.judge),
+        "judge": _name(plan.judge),
         "judge_base_url": None if judge_url is None else shown_url(judge_url),
         "version": version("langgraph-convcoa"),
     }
@@ -164,7 +160,7 @@ def _passages(dataset: Dataset) -> str:
     return f"{len(dataset.corpus)} passages of the data, {digest.hexdigest()[:16]}"
 
 
-def _default_folder(plan: RunPlan, settings: dict[str, Any]) -> Path:
+def _default_folder(settings: dict[str, Any]) -> Path:
     fixed = {name: value for name, value in settings.items() if name not in MAY_CHANGE}
     digest = hashlib.sha256(json.dumps(fixed, sort_keys=True).encode()).hexdigest()[:8]
     name = f"{settings['data']}-{settings['model'] or 'extractive'}-{digest}"

@@ -47,19 +47,14 @@ def load_training_data(
     *,
     part: Part = "train",
     dev_share: float = DEV_SHARE,
-    distractors: Iterable[Document] = (),
 ) -> TrainingData:
     """Read one part (`split_part`) of data sets of any known format.
 
     Queries without a gold passage in the corpus are left out, with a warning for each data set unless they are marked
-    unanswerable. `distractors` are more passages, added if their id and text are new.
-
-    Raises:
-        InputError: A file cannot be read, a part has no query to learn from, or an id stands for two texts.
+    unanswerable. Raises InputError if a file cannot be read, a part has no query to learn from, or an id stands for two texts.
     """
     examples: list[TrainingExample] = []
     passages: dict[str, Document] = {}
-    origin: dict[str, str] = {}
     names: dict[str, str | Path] = {}
     for path in paths:
         whole = load_dataset(path)
@@ -71,24 +66,21 @@ def load_training_data(
             _LOGGER.warning(
                 "%s: left out %d training queries whose conversations are in dev, too.", whole.name, split.left_out
             )
-        for document in whole.corpus:
-            identity = str(document.id)
-            if identity in passages and passages[identity].page_content != document.page_content:
-                raise InputError(f"The passage id {identity!r} stands for two texts, in {origin[identity]} and {whole.name}.")
-            passages.setdefault(identity, document)
-            origin.setdefault(identity, whole.name)
+        add_passages(passages, whole.corpus, whole.name)
         kept = _checked(split.dataset)
         if not kept:
             raise InputError(f"{path} has no query with a gold passage in the {part} part; there is nothing to learn.")
         examples += [TrainingExample(one.question, one.history, one.gold, one.rewrite, whole.name) for one in kept]
     if not examples:
         raise InputError("There is no data to train on; name at least one folder or file.")
-    texts = {document.page_content for document in passages.values()}
-    for document in distractors:
-        if str(document.id) not in passages and document.page_content not in texts and document.page_content.strip():
-            passages[str(document.id)] = document
-            texts.add(document.page_content)
     return TrainingData(tuple(examples), tuple(passages.values()))
+
+
+def add_passages(known: dict[str, Document], new: Iterable[Document], source: str) -> None:
+    """Add passages to those known by id. Raises InputError if an id stands for two texts."""
+    for passage in new:
+        if known.setdefault(str(passage.id), passage).page_content != passage.page_content:
+            raise InputError(f"The passage id {str(passage.id)!r} stands for two texts, one of them in {source}: rename one.")
 
 
 def load_single_turn(path: str | Path) -> Dataset | None:

@@ -149,5 +149,5 @@ class AsQueries(DelegatingEncoder):
     def name(self) -> str:
         return f"{self.encoder.name}|queries"
 
-    def encode_passages(self, texts: Sequence[str], progress: Progress = False) -> Vectors:
+    def encode_passages(self, texts: Sequence[str]) -> Vectors:
         return self.encoder.encode_queries(texts)

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from langgraph_convcoa.datasets.queries import Dataset
-from langgraph_convcoa.errors import InputError
+from langgraph_convcoa.errors import InputError, check_least
 from langgraph_convcoa.hopfield.sparsity import associate
 from langgraph_convcoa.retrieval.encoders.base import Encoder
 from langgraph_convcoa.retrieval.encoders.choice import as_encoder
@@ -60,8 +60,7 @@ class HeadSettings:
     def __post_init__(self) -> None:
         if not 0 < self.share <= 1:
             raise InputError(f"share must be above 0 and at most 1, not {self.share}.")
-        if min(self.distillation, self.identity, self.negatives, self.synthetic, self.single) < 0:
-            raise InputError("distillation, identity, negatives, synthetic and single must be at least 0.")
+        check_least(self, distillation=0, identity=0, negatives=0, synthetic=0, single=0)
 
 
 class HopfieldHead(nn.Module):

@@ -159,9 +159,7 @@ def train_query_encoder(
     """
     chosen, kept, job = settings or QueryEncoderSettings(), as_encoder(encoder), job or TrainingJob()
     if not isinstance(kept, SentenceTransformerEncoder):
-        raise InputError(
-            f"A query encoder is a copy of a sentence-transformers model, not of {kept!r}; train a head (--head)."
-        )
+        raise InputError(f"A query encoder copies a sentence-transformers model, not {kept!r}: train a head (--head).")
     if data is None and not single_turn:
         raise InputError("There is nothing to train on: name conversations, or questions over titled articles.")
     job.check()
@@ -208,8 +206,7 @@ def _module(encoder: SentenceTransformerEncoder, reading: Reading, start: Retrie
         raise InputError(f"The model {start.source} has no query encoder to start from; name one that has.")
     if (trained.differences.base_hash, trained.reading) != (weights_fingerprint(arrays(module.learned())), reading):
         raise RetrievalError(
-            f"The query encoder of the model {start.source} is of another encoder, or reads differently: "
-            "its training cannot be continued with this one."
+            f"The model {start.source} has another encoder or reading: its training cannot be continued here."
         )
     trained.differences.add_to(module.learned(), encoder.model_name)
     return module

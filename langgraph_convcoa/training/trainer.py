@@ -6,7 +6,6 @@ import math
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,7 +15,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 from transformers import PrinterCallback, ProgressCallback, Trainer, TrainerCallback, TrainingArguments
 
-from langgraph_convcoa.errors import InputError, RetrievalError
+from langgraph_convcoa.errors import InputError, RetrievalError, check_least, require
 from langgraph_convcoa.retrieval.progress import Progress, track
 from langgraph_convcoa.training.interruption import interruptions
 from langgraph_convcoa.training.unfinished import Unfinished, writable
@@ -41,11 +40,7 @@ class TrainingSettings:
     checkpoint_every: int = 100  # Steps between two checkpoints.
 
     def __post_init__(self) -> None:
-        least = {"epochs": 1, "steps": 1, "batch_size": 1, "checkpoint_every": 1, "weight_decay": 0, "seed": 0}
-        for name, lowest in least.items():
-            number = getattr(self, name)
-            if number is not None and not lowest <= number < math.inf:
-                raise InputError(f"{name} must be at least {lowest}, not {number}.")
+        check_least(self, epochs=1, steps=1, batch_size=1, checkpoint_every=1, weight_decay=0, seed=0)
         if not 0 < self.learning_rate < math.inf:
             raise InputError(f"learning_rate must be a number above 0, not {self.learning_rate}.")
         if not 0 <= self.warmup <= 1:
@@ -70,12 +65,10 @@ def train(
 ) -> list[float]:
     """Minimise a loss over the parameters of a module that require a gradient; returns the loss of each step.
 
-    The order of the data and the random numbers come from the seed. A training that was stopped and resumed ends with the
-    same weights as one that was not.
-
-    The module is in evaluation mode afterwards. The caller removes `unfinished`, the folder of the checkpoints; None writes
-    none. `about` is what else must be equal when the training is resumed. `rates` are factors on the learning rate of
-    parameters, by the beginning of their names. `device` is "cpu" or "cuda"; what the trainer finds when None.
+    A training that was stopped and resumed ends with the same weights as one that was not. The module is in evaluation mode
+    afterwards. `unfinished` is the folder of the checkpoints, which the caller removes; None writes none. `about` is what else
+    must be equal when the training is resumed. `rates` are factors on the learning rate of parameters, by the beginning of
+    their names. `device` is "cpu" or "cuda"; chosen if None.
 
     Raises:
         InputError: There is nothing to train or to train on, or the checkpoint is of another training.
@@ -130,10 +123,8 @@ def without_training(settings: Any) -> dict[str, Any]:
 
 
 def check_packages(logs: object = None) -> None:
-    """Raise RetrievalError if a package of the extra `train` is missing."""
-    for package in ("accelerate", *(["tensorboard"] if logs is not None else [])):
-        if find_spec(package) is None:
-            raise RetrievalError(f'Training needs {package}: pip install "langgraph-convcoa[train]".')
+    """Raise InputError if a package of the extra `train` is missing."""
+    require("training", "train", "accelerate", *(["tensorboard"] if logs is not None else []))
 
 
 def board(logs: str | Path | None) -> list[TrainerCallback]:

@@ -8,7 +8,6 @@ import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,7 +18,7 @@ from torch import Tensor, nn
 from torch.utils.data import IterableDataset
 
 from langgraph_convcoa.datasets.labelled_claims import LabelledClaim
-from langgraph_convcoa.errors import InputError, RetrievalError, first_line
+from langgraph_convcoa.errors import InputError, RetrievalError, check_least, first_line, require
 from langgraph_convcoa.retrieval.encoders.base import DEFAULT_ENCODER
 from langgraph_convcoa.retrieval.encoders.loading import location_of, quiet
 from langgraph_convcoa.retrieval.query.query_encoder import Differences
@@ -208,8 +207,8 @@ def train_verifier(
 ) -> TrainedVerifier:
     """Train a verifier and save it as `out/verifier.safetensors` with a model card.
 
-    A tenth of the passages is held out to choose T. The same seed gives the same pairs; a stopped training is resumed from
-    its last checkpoint with `resume`.
+    One of twelve passages is held out to choose T. The same seed gives the same pairs; `resume` continues a stopped training
+    from its last checkpoint.
 
     Args:
         claims: Labelled claims.
@@ -219,7 +218,7 @@ def train_verifier(
         start: A verifier of that encoder to go on from; the encoder's own weights by default.
         settings: Settings of the training.
         resume: Resume a training that was stopped.
-        device: cpu, cuda, ...; chosen if None.
+        device: "cpu" or "cuda"; chosen if None.
         sources: Names of the data, for the card.
         command: The command, for the card.
         progress: Show a progress bar.
@@ -234,14 +233,10 @@ def train_verifier(
     held_out = [claim for claim in claims if _is_held_out(claim)] or learned
     if len({claim.supported for claim in learned}) < 2:
         raise InputError("A verifier learns from true and from false claims; the data has only one of them.")
-    if (
-        min(chosen.steps, chosen.batch_size, chosen.save_every, chosen.premise_words) < 1
-        or chosen.learning_rate <= 0
-        or chosen.distractors < 0
-    ):
-        raise InputError("Steps, batch size, words and learning rate must be above 0.")
-    if find_spec("accelerate") is None:
-        raise InputError('Training a verifier needs the extra `train`: pip install "langgraph-convcoa[train]".')
+    check_least(chosen, steps=1, batch_size=1, save_every=1, premise_words=1, distractors=0)
+    if chosen.learning_rate <= 0:
+        raise InputError(f"learning_rate must be above 0, not {chosen.learning_rate}.")
+    require("training a verifier", "train", "accelerate")
     started = {"base": base, "start": str(start or ""), "claims": len(claims), "made": len(made), **asdict(chosen)}
     started = json.loads(json.dumps(started))
     checkpoint = _begin(folder, started, resume)

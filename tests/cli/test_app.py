@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
-import shlex
 import sqlite3
 import sys
 from pathlib import Path
@@ -331,16 +329,6 @@ def test_the_demo_asks_its_questions() -> None:
     assert result.stdout.count("[1] ") >= 3
 
 
-def test_the_demo_over_other_documents_asks_what_it_is_told_or_says_how_to_ask(docs: Path) -> None:
-    told = convcoa("demo", "--docs", docs, "-q", "Who introduced sparsemax?")
-    assert told.stdout.count("\n> ") == 1
-    assert "Martins" in told.stdout
-    own = convcoa("demo", "--docs", docs)
-    assert (own.exit_code, own.stdout) == (0, "")
-    command = shlex.split(own.stderr.rpartition("Ask about them with: convcoa ")[2])
-    assert "Martins" in convcoa(*command, input="Who introduced sparsemax?\n").stdout
-
-
 # the command itself ---------------------------------------------------------------------------------------------------
 
 
@@ -358,28 +346,6 @@ def test_wrong_usage_is_code_2(arguments: list[str]) -> None:
     result = convcoa(*arguments)
     assert result.exit_code == 2
     assert "Traceback" not in result.output
-
-
-@pytest.mark.parametrize(
-    ("arguments", "instead"),
-    [
-        (["train-reader", "data", "--model", "m", "--out", "r"], "python -m experiments.graph_reader"),
-        (["train-reader", "--help"], "python -m experiments.graph_reader"),
-        (["evaluate", "reader", "data", "plain", "--sample", "9"], "python -m experiments.graph_reader"),
-        (["evaluate", "planner", "data", "base"], "python -m experiments.planner"),
-        (["evaluate", "blind-score", "out"], "python -m experiments.blind score"),
-        (["bench", "encoder", "--runs", "2"], "python -m experiments.bench"),
-    ],
-)
-def test_a_removed_command_names_the_experiment(arguments: list[str], instead: str) -> None:
-    result = convcoa(*arguments)
-    assert f" was removed: run {instead} in a checkout" in error_of(result)
-    assert len(result.stderr.splitlines()) == 1
-
-
-def test_removed_commands_are_not_in_the_help() -> None:
-    helps = [convcoa("--help").stdout, convcoa("evaluate", "--help").stdout]
-    assert not [text for text in helps if re.search(r"^\W*(train-)?reader\b", text, re.MULTILINE)]
 
 
 def test_version() -> None:

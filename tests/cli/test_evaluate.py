@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
 
 from langgraph_convcoa.cli.app import app
 from langgraph_convcoa.datasets.splits import in_dev_part
+from tests.data import write_dataset, write_rows
 
 WORDS = ["ants", "bees", "crabs", "ducks", "eels", "foxes", "goats", "hens", "ibises", "jays"]
 pytestmark = pytest.mark.usefixtures("encoder")
-
-
-def write(path: Path, rows: list[dict[str, Any]]) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(gzip.compress("\n".join(json.dumps(row) for row in rows).encode()))
-    return path
 
 
 @pytest.fixture
@@ -49,9 +42,7 @@ def data(tmp_path: Path) -> Path:
             ("who", "Who counted the {word}?", "Dr. {word}"),
         )
     ]
-    write(tmp_path / "data" / "corpus.jsonl.gz", corpus)
-    write(tmp_path / "data" / "queries.jsonl.gz", queries)
-    return tmp_path / "data"
+    return write_dataset(tmp_path / "data", queries, corpus, ".jsonl.gz")
 
 
 def evaluate(*arguments: object) -> Result:
@@ -59,7 +50,7 @@ def evaluate(*arguments: object) -> Result:
 
 
 def test_retrieval_methods_are_compared_over_pool_and_distractors(data: Path, tmp_path: Path) -> None:
-    extra = write(tmp_path / "extra.jsonl.gz", [{"id": f"x{i}", "text": f"Stones number {i}."} for i in range(5)])
+    extra = write_rows(tmp_path / "extra.jsonl.gz", [{"id": f"x{i}", "text": f"Stones number {i}."} for i in range(5)])
     arguments = ["retrieval", data, "--methods", "bm25,hybrid", "--split", "dev", "--distractors", f"{extra}:3"]
     report = json.loads(evaluate(*arguments, "--json").stdout)
     assert (report["documents"], report["queries"], list(report["methods"])) == (13, 10, ["bm25", "hybrid"])
@@ -93,8 +84,7 @@ def test_a_published_file_and_its_part_that_training_leaves_out(tmp_path: Path) 
         }
         for i, word in enumerate(WORDS)
     ]
-    path = tmp_path / "coqa.json"
-    path.write_text(json.dumps({"data": stories}))
+    path = write_rows(tmp_path / "coqa.json", {"data": stories})
     report = json.loads(evaluate("retrieval", path, "--methods", "dense", "--split", "dev", "--json").stdout)
     expected = sum(in_dev_part(f"s{i}") for i in range(len(WORDS)))
     assert 0 < report["queries"] == expected < len(WORDS)
@@ -120,8 +110,6 @@ def test_wrong_methods_and_missing_data_are_one_line(data: Path, tmp_path: Path)
         (["retrieval", data, "--index", tmp_path / "nowhere"], "nowhere"),
         (["retrieval", data, "--baseline", "bm25", "--methods", "dense"], "baseline"),
         (["retrieval", data / "queries.jsonl.gz"], "no known format"),
-        (["faithfulness", tmp_path / "nowhere"], "run convcoa evaluate verification"),
-        (["guesses", tmp_path / "nowhere"], "run convcoa evaluate verification"),
         (["qa", tmp_path / "nowhere"], "nowhere"),
     ):
         result = evaluate(*arguments)
@@ -140,13 +128,6 @@ def test_without_a_model_extracted_answers_are_compared_with_gold_answers(data: 
     figures = report["methods"]["extractive"]
     assert (figures["quality"]["cover_em"]["mean"], figures["gold_found"], figures["refused"]) == (1.0, 1.0, 0.0)
     assert "cover-EM" in evaluate(*arguments).stdout
-
-
-@pytest.mark.parametrize("option", ["--rewriter", "--answerer", "--dual"])
-def test_a_removed_option_of_retrieval_names_the_experiment(data: Path, option: str) -> None:
-    result = evaluate("retrieval", data, option, "x")
-    assert result.exit_code == 2
-    assert f"error: {option} was removed: run python -m experiments.peers DATA" in result.stderr
 
 
 @pytest.mark.parametrize("command", ["retrieval", "verification", "qa"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import os
 import re
@@ -14,6 +13,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from langgraph_convcoa.cli.app import app
+from tests.data import write_dataset
 from tests.fake_encoder import WordEncoder
 from tests.fakes import corrections, node, plan
 from tests.openai_server import OpenAIServer, Reply, kind_of, prompt_of
@@ -44,11 +44,7 @@ def data(tmp_path: Path) -> Path:
         history = [[first, f"{1900 + i}"]]
         queries.append({"id": f"{word}-2", "question": second, "answer": f"Dr. {word.title()}", "history": history, **more})
     queries.append({"id": "x", "question": "Unknown?", "split": "dev", "conversation_id": "x"})
-    folder = tmp_path / "animals"
-    folder.mkdir()
-    for name, rows in (("corpus", corpus), ("queries", queries)):
-        (folder / f"{name}.jsonl.gz").write_bytes(gzip.compress("\n".join(json.dumps(row) for row in rows).encode()))
-    return folder
+    return write_dataset(tmp_path / "animals", queries, corpus, ".jsonl.gz")
 
 
 def answer_of(question: str) -> str:
@@ -210,11 +206,6 @@ def test_other_documents_are_searched(data: Path, tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         (["--methods", "ours"], "the method 'ours' needs --model; without a model there is 'extractive'"),
-        (["--sweep", "k=1"], "--sweep was removed: run the command once for each value"),
-        (["--models", "a,b"], "--models was removed: run the command once for each --model"),
-        (["--prices", "input=1,output=2"], "--prices was removed"),
-        (["--judge-by", "marks"], "--judge-by was removed: leave it out"),
-        (["--unknown-names"], "--unknown-names was removed: run python -m experiments.unknown_names DATA"),
         (["--model", "a", "--methods", "ours,magic"], "no method 'magic'; choose from closed-book"),
         (["--model", "a", "--methods", "ours,few-shot"], "python -m experiments.baselines"),
         (["--model", "a", "--methods", ""], "at least one method"),
@@ -265,6 +256,7 @@ def test_ctrl_c_ends_with_one_line_and_the_same_command_goes_on(data: Path) -> N
         arguments = [data, "--model", "test", "--base-url", server.base_url, "--methods", "closed-book", "--concurrency", "1"]
         stopped = evaluate(*arguments)
         assert stopped.exit_code == 130, stopped.output
+        assert "Ctrl-C once more stops at once" in stopped.stderr
         assert "the same command resumes the run" in stopped.stderr
         assert 3 <= asked < 8
         assert report_of(evaluate(*arguments, "--split", "all", "--json"))["answered"] == 8

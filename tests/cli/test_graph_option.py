@@ -5,9 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from rich.console import Console
-
-from langgraph_convcoa.cli.console import show_why
 from tests.cli.commands import convcoa
 
 
@@ -46,10 +43,3 @@ def test_a_path_in_the_metadata_of_documents_is_not_that_of_a_graph(tmp_path: Pa
     assert "->" not in plain.stdout
     [row] = json.loads(convcoa("search", tmp_path / "made", "wood", "--json").stdout)
     assert not {"path", "graph_path"} & set(row)
-
-
-def test_why_tells_the_path_to_a_piece_of_evidence() -> None:
-    item = {"action": "knowledge_retrieval", "status": "kept", "score": 1.0, "sub_question": "Who?", "evidence": ["a", "b"]}
-    console = Console(width=120, record=True)
-    show_why(console, {"chain": [item | {"paths": {"b": ["question", "Ed Wood", '"Tim Burton"', "Tim Burton"]}}]})
-    assert 'path: question -> Ed Wood -> "Tim Burton" -> Tim Burton' in console.export_text()

@@ -41,12 +41,6 @@ def test_index_says_what_it_did(docs: Path, tmp_path: Path, encoder: WordEncoder
     assert "0 documents added, 0 updated, 3 unchanged; 3 passages, 6 patterns as int8" in result.stdout
 
 
-def test_the_parts_of_a_file_are_told_from_files(docs: Path, tmp_path: Path) -> None:
-    (docs / "rows.csv").write_text("name,note\n" + "\n".join(f"Row {n},{'word ' * 90}" for n in range(3)))
-    out = convcoa("index", docs, "--out", tmp_path / "made").stdout
-    assert "5 documents added, 0 updated, 0 unchanged (parts of 3 files); " in out
-
-
 def test_what_is_gone_is_deleted_on_request(docs: Path, made: Path) -> None:
     (docs / "sparsemax.txt").unlink()
     assert "1 unchanged; 2 passages" in convcoa("index", docs, "--out", made).stdout
@@ -114,18 +108,6 @@ def test_what_cannot_be_indexed_is_one_line(docs: Path, made: Path, tmp_path: Pa
     assert "convcoa ask QUESTION --docs PATH" in error_of(convcoa("ask", "Who?"))
     (made / "patterns.1.bin").write_bytes(b"short")
     assert "patterns.1.bin is cut short" in error_of(convcoa("search", made, "who"))
-
-
-@pytest.mark.parametrize(
-    ("option", "instead"), [("--approximate", "--to URL"), ("--exact", "every search is exact"), ("--windows=late", "apart")]
-)
-def test_a_removed_option_says_what_to_do_instead(docs: Path, tmp_path: Path, option: str, instead: str) -> None:
-    for place in (("--out", tmp_path / "other"), ("--to", "postgresql://db.invalid/docs?collection=m")):
-        told = error_of(convcoa("index", docs, *place, option))
-        assert f"{option.partition('=')[0]} was removed" in told
-        assert instead in told
-    assert not (tmp_path / "other").exists()
-    assert option not in convcoa("index", "--help").stdout
 
 
 @pytest.mark.parametrize("command", ["ask", "search"])

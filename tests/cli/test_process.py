@@ -6,6 +6,7 @@ import json
 import os
 import pty
 import select
+import shlex
 import signal
 import subprocess
 import sys
@@ -16,9 +17,10 @@ from typing import Any
 
 import pytest
 
+from langgraph_convcoa.storage.threads import Threads
 from tests import ROOT
 from tests.bounds import SECONDS, started, wait_until
-from tests.fakes import direct
+from tests.fakes import corrections, direct, plan
 from tests.openai_server import OpenAIServer, Reply, kind_of, prompt_of
 
 FAKE = [sys.executable, "-m", "tests.fake_encoder"]
@@ -232,3 +234,38 @@ def test_an_index_follows_its_folder_until_ctrl_c(docs: Path, environment: dict[
     assert "Traceback" not in said.read_text()
     found = json.loads(run(FAKE, environment, "search", out, "When was sparsemax introduced?", "--json").stdout)
     assert [passage["id"] for passage in found] == ["b.txt"]
+
+
+def test_a_chat_that_is_killed_in_a_turn_offers_to_go_on_with_it(
+    environment: dict[str, str], docs: Path, tmp_path: Path
+) -> None:
+    hanging = {"correct"}
+    replies = {"plan": plan(), "correct": corrections("John Hopfield.", final="John Hopfield described it [1].")}
+
+    def script(body: dict[str, Any]) -> Reply:
+        kind = kind_of(body)
+        return Reply(replies[kind], delay=10 * SECONDS if kind in hanging else 0)
+
+    with OpenAIServer(script) as server:
+        options = ["--docs", docs, "--model", "test", "--base-url", server.base_url]
+        with Terminal(environment, "chat", *options) as terminal:
+            terminal.expect("A new conversation:")
+            terminal.expect("> ")
+            terminal.type("Who described the network?\n")
+            wait_until(lambda: len(server.requests) >= 2, "the second request of the model")
+            # With the second call under way the plan is in the store.
+            time.sleep(0.5)
+        with Threads(tmp_path / "data" / "conversations.sqlite") as threads:
+            [summary] = threads.summaries()
+        assert (summary.rounds, summary.unfinished) == (0, "Who described the network?")
+        hanging.clear()
+        server.requests.clear()
+        with Terminal(environment, "chat", *options, "--thread", summary.thread) as terminal:
+            terminal.expect("Resume it? [Y/n]")
+            terminal.type("\n", "John Hopfield described it [1].", "> ")
+            terminal.type("/history\n", "> Who described the network?", "> ")
+            terminal.type("exit\n", "Continue later with: ")
+            command = shlex.split(terminal.expect("\x1b"))
+            assert terminal.code() == 0
+        assert [kind_of(body) for body in server.requests] == ["correct"]
+        assert command == ["convcoa", "chat", *map(str, options), "--thread", summary.thread]

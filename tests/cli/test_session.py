@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Mapping
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +15,8 @@ from langgraph_convcoa.context import ConvCoAContext
 from langgraph_convcoa.datasets.demo import demo_folder
 from langgraph_convcoa.errors import InputError, ModelError, StoreError
 from langgraph_convcoa.graph import build_graph
-from langgraph_convcoa.storage.turns import OUTPUT_FIELDS, Turns
-from tests.fakes import KeywordRetriever, ScriptedModel, corrections, direct, node, plan
+from langgraph_convcoa.storage.turns import OUTPUT_FIELDS
+from tests.fakes import KeywordRetriever, ScriptedModel, corrections, node, plan
 
 WHEN = "When was the Hopfield network described?"
 FACT = "John Hopfield described the Hopfield network in 1982."
@@ -113,30 +112,6 @@ def test_a_turn_over_other_sources_is_not_gone_on_with(tmp_path: Path) -> None:
         assert conversation.unfinished() == ""
         # Both calls are made again: the evidence that is stored is not of these documents.
         assert rounds(conversation.ask(WHEN)) == 1
-
-
-def test_a_turn_whose_last_step_no_checkpoint_holds_yet_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As after a kill between the last step's result and the checkpoint; LangGraph by itself would drop the round."""
-
-    async def no_pruning(_turns: Turns, _thread: str) -> None:
-        pass
-
-    store = tmp_path / "chats.sqlite"
-    monkeypatch.setattr(Turns, "_prune", no_pruning)
-    with session(list(TURN), store=store) as conversation:
-        conversation.ask(WHEN)
-    monkeypatch.undo()
-    with closing(sqlite3.connect(store)) as connection:
-        connection.execute("DELETE FROM checkpoints WHERE checkpoint_id = (SELECT max(checkpoint_id) FROM checkpoints)")
-        connection.commit()
-    copy = tmp_path / "copy.sqlite"
-    copy.write_bytes(store.read_bytes())
-    martins = direct("Sparsemax was introduced by Martins and Astudillo in 2016 [1].")
-    with session([martins], store=store) as conversation:
-        assert rounds(conversation.ask("Who introduced sparsemax?")) == 2
-    with session([], store=copy) as conversation:
-        output = conversation.ask(WHEN)
-        assert (rounds(output), output["answer"]) == (1, "It was described in 1982 [1].")
 
 
 def test_demo_is_a_path_where_there_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -63,9 +63,6 @@ def test_a_model_from_folders(folder: Path, flags: tuple[str, ...], parts: list[
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["talks", "--full"], "--full was removed: leave it out to train a query encoder"),
-        (["talks", "--dual-question"], "--dual-question was removed: leave it out"),
-        (["talks", "--chunk", "2"], "--chunk was removed: use a smaller --batch-size"),
         (["talks", "--head", "--distil-only"], "leave out --head"),
         (["talks", "--start", "nothing"], "holds no model"),
         (["talks", "--head", "--start", "nothing"], "leave out --head"),
@@ -73,7 +70,6 @@ def test_a_model_from_folders(folder: Path, flags: tuple[str, ...], parts: list[
         (["missing"], "does not exist"),
         (["bad"], "queries.jsonl, line 1"),
         (["untitled"], "without a title"),
-        (["talks", "--skip-invalid"], "--skip-invalid was removed: leave it out"),
         (["talks", "--device", "nowhere"], "--device nowhere cannot be used"),
         (["talks", "--out", "talks/queries.jsonl/model"], "cannot be written"),
         (["talks", "--out", "."], "name a folder inside it"),

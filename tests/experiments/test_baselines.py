@@ -17,12 +17,12 @@ from experiments.costs.scripted_model import ScriptedServer
 from langgraph_convcoa.context import ConvCoAContext
 from langgraph_convcoa.evaluation.methods.base import Kit
 from langgraph_convcoa.evaluation.methods.registry import make_method
-from langgraph_convcoa.evaluation.records import Outcome, Turn
+from langgraph_convcoa.evaluation.records import Outcome
 from langgraph_convcoa.evaluation.runs.meter import Meter
 from langgraph_convcoa.verification.trained import DefaultVerifier
 from tests.data import write_dataset
-from tests.evaluation.methods.planning import GUESSING, NETWORK, Model, converse, kept_plan, statuses
-from tests.fakes import KeywordRetriever, ScriptedModel, node, plan
+from tests.evaluation.methods.planning import NETWORK, kept_plan, statuses
+from tests.fakes import node, plan
 from tests.openai_server import OpenAIServer, chat_model
 
 ASKING = [name for name, one in ALL_METHODS.items() if one.asks]
@@ -119,35 +119,6 @@ def test_calls_are_those_of_the_paper(name: str) -> None:
     script = Script(tuple(one for part in made for one in part.questions))
     for one, (outcome, requests, searches) in zip(script.questions, ask(name, script), strict=True):
         assert (requests, searches, outcome.malformed) == (CALLS[name](one), SEARCHES[name](one), 0), one.id
-
-
-@pytest.mark.parametrize("name", [name for name in ASKING if ALL_METHODS[name].searches])
-def test_methods_that_search_answer_right_whatever_the_model_believes(name: str) -> None:
-    script = make_script(2, 0.0, questions=2, missing_share=0.5, seed=1)
-    # What one sub-question finds would answer the other, too.
-    k = 1 if name == "ours-without-filling" else K
-    for one, (outcome, *_) in zip(script.questions, ask(name, script, k), strict=True):
-        right = one.answer.rstrip(".") in outcome.answer.replace(" [1]", "").replace(" [2]", "")
-        assert right == (not (name == "ours-without-filling" and missing(one)))
-        assert {f"{one.id}#{number}" for number in (1, 2)} <= set(outcome.passages)
-
-
-@pytest.mark.parametrize("name", [name for name in ASKING if name != "self-consistency" and not name.startswith("ours")])
-def test_every_method_sees_the_conversation_and_is_asked_for_citations_of_what_it_finds(name: str) -> None:
-    later = Turn("q2", "c1", "And who described it?", (("Which came first?", "The Hopfield network."),))
-    model = ScriptedModel(by_prompt=lambda prompt: "So the final answer is: John Hopfield")
-    outcome = asyncio.run(make_method(name, Kit(model, KeywordRetriever(), max_steps=1), ALL_METHODS).ainvoke(later))
-    assert "Which came first?" in model.prompts[0]
-    assert any("[n] behind what passage n" in prompt for prompt in model.prompts) == ALL_METHODS[name].searches
-    assert isinstance(outcome.answer, str), "a reply in another form stops nothing"
-
-
-def test_without_a_knowledge_set_the_history_is_text_and_nothing_is_recalled() -> None:
-    model = Model(kept_plan(), kept_plan())
-    method = make_method("ours-without-cks", Kit(model.model, KeywordRetriever(), settings=GUESSING), ALL_METHODS)
-    assert converse(method, ["When?", "Once more?"])[1].chain[0]["status"] == "kept"
-    assert "[Conversation]" not in model.plan_prompts[1]
-    assert "User: When?\nAssistant: John Hopfield described" in model.plan_prompts[1]
 
 
 def test_what_each_ablation_leaves_out() -> None:

@@ -8,14 +8,12 @@ from pathlib import Path
 
 import pytest
 from langchain_core.documents import Document
-from rich.console import Console
 
 from experiments.bench import question
 from experiments.bench import training as module
 from experiments.bench.__main__ import main
 from experiments.bench.encoder import BASELINE, bench_encoder
 from experiments.bench.engine import compare_engine
-from experiments.bench.training import METHODS, training_cost
 from langgraph_convcoa.datasets.queries import Dataset, Query
 from langgraph_convcoa.retrieval.encoders.sentence_transformer import SentenceTransformerEncoder
 from langgraph_convcoa.retrieval.engine.choose import open_engine
@@ -44,26 +42,6 @@ def data() -> TrainingData:
         for thing, way in itertools.product(things, ways)
     )
     return TrainingData(examples, passages)
-
-
-@pytest.mark.slow
-def test_every_training_is_measured_on_the_way_and_learns(encoder: SentenceTransformerEncoder) -> None:
-    report = training_cost(data(), data(), methods=METHODS, encoder=encoder, steps=30, batch_size=6, evaluations=3)
-    assert list(report.methods) == list(METHODS)
-    assert (report.examples, report.questions, report.passages) == (12, 12, 12)
-    for cost in report.methods.values():
-        assert [step for step, *_ in cost.evaluations] == [10, 20, 30]
-        assert cost.best > cost.start
-        assert cost.best == max(score for *_, score in cost.evaluations)
-        assert cost.seconds > 0
-    assert report.target == min(cost.best for cost in report.methods.values())
-    assert all(0 <= cost.to_target <= cost.seconds for cost in report.methods.values())
-    assert report.methods["dual"].parameters > report.methods["dual-question"].parameters
-    assert json.loads(json.dumps(report.to_dict()))["methods"]["head"]["best"] == report.methods["head"].best
-    console = Console(width=140)
-    with console.capture() as shown:
-        console.print(report)
-    assert "query-encoder" in shown.get()
 
 
 def test_the_command_prints_the_table_as_json(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from pathlib import Path
 
@@ -10,16 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.baselines.methods import ALL_METHODS
 from experiments.costs.__main__ import main
 from experiments.costs.measure import measure_costs
-from experiments.costs.scripted import NOT_KNOWN, Script, load_script, make_script
-from experiments.costs.scripted_model import ScriptedReplies, ScriptedServer, count_tokens
-from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.evaluation.methods.base import Kit
-from langgraph_convcoa.evaluation.methods.registry import make_method
-from tests.fakes import ScriptedModel
-from tests.openai_server import chat_model
+from experiments.costs.scripted import Script, make_script
 
 
 @given(st.integers(1, 7), st.floats(0, 1), st.integers(1, 9), st.floats(0, 1), st.integers(0, 99))
@@ -33,56 +25,6 @@ def test_made_scripts_have_the_shares_that_are_asked_for(
     assert abs(right - share * len(subs)) <= 0.5
     assert abs(sum(not sub.guess for sub in subs) - missing * (len(subs) - right)) <= 0.5
     assert all((sub.guess == sub.answer) == sub.right for sub in subs)
-
-
-def test_a_script_by_hand_needs_only_questions_answers_and_guesses(tmp_path: Path) -> None:
-    made = make_script(3, 0.4, questions=4)
-    made.save(tmp_path / "made.json")
-    assert load_script(tmp_path / "made.json") == made
-    subs = [{"question": "Who?", "answer": "Ada.", "guess": "Ada.", "right": True}, {"question": "When?", "answer": "1843."}]
-    rows = [{"question": "Who and when?", "answer": "Ada, 1843.", "sub_questions": subs, "conversation": "c"}]
-    rows.append({"question": "Why?", "answer": "So.", "sub_questions": subs[:1], "conversation": "c", "id": "b"})
-    (tmp_path / "s.json").write_text(json.dumps({"questions": rows}))
-    script = load_script(tmp_path / "s.json")
-    assert [(one.id, one.right_share, one.draft) for one in script.questions] == [("1", 0.5, ""), ("b", 1.0, "")]
-    assert script.turns()[1].history == (("Who and when?", "Ada, 1843."),)
-    for text, message in (("[1]", "no JSON object"), (json.dumps({"questions": [rows[0]] * 2}), "asks twice")):
-        (tmp_path / "s.json").write_text(text)
-        with pytest.raises(InputError, match=message):
-            load_script(tmp_path / "s.json")
-
-
-# The prompts of search-in-the-chain are exchanges of several messages, which this model does not tell apart.
-@pytest.mark.parametrize("name", [name for name, one in ALL_METHODS.items() if one.asks and name != "search-in-the-chain"])
-def test_the_replies_know_every_prompt_of_every_method(name: str) -> None:
-    script = make_script(2, 0.5, questions=1, missing_share=0.0)
-    replies = ScriptedReplies(script)
-    said: list[str] = []
-
-    def answer(prompt: str) -> str:
-        said.append(replies.reply([("user", prompt)]))
-        return said[-1]
-
-    kit = Kit(ScriptedModel(by_prompt=answer), script.retriever(), max_steps=3, samples=1)
-    asyncio.run(make_method(name, kit, ALL_METHODS).ainvoke(script.turns()[0]))
-    assert NOT_KNOWN not in said != []
-
-
-def test_the_wire_carries_schemas_stops_streams_and_the_same_usage() -> None:
-    script = make_script(2, 1.0, questions=1)
-    [one] = script.questions
-    prompt = f"Break a question into an action chain\n[Question]: {one.question}"
-    with ScriptedServer(script) as server:
-        model = chat_model(server.base_url, stream_usage=True)
-        plain = model.invoke(prompt)
-        chunks = list(model.stream(prompt))
-        cut = model.invoke(prompt, stop=['"chain"'])
-    assert json.loads(plain.text)["final_answer"] == one.draft
-    assert plain.usage_metadata is not None
-    assert plain.usage_metadata["input_tokens"] == count_tokens(prompt) + 4
-    assert plain.usage_metadata["output_tokens"] == count_tokens(plain.text)
-    assert "".join(chunk.text for chunk in chunks) == plain.text
-    assert cut.text == plain.text.split('"chain"')[0]
 
 
 def test_ours_makes_one_or_two_calls_and_the_others_grow_with_the_chain() -> None:

@@ -3,21 +3,15 @@
 import pytest
 import torch
 from langchain_core.documents import Document
-from transformers import MPNetConfig, MPNetModel
 
 from experiments.encoder.__main__ import main
 from experiments.encoder.outlier_free import (
-    attention_of,
-    load,
-    saved_attention,
     softmax_1_attention,
     transformer_of,
     use_attention,
 )
 from experiments.encoder.outliers import kurtosis, measure_outliers
-from experiments.encoder.training import train_pairs
-from langgraph_convcoa.datasets.queries import Dataset, Query
-from langgraph_convcoa.errors import RetrievalError
+from langgraph_convcoa.datasets.queries import Query
 from langgraph_convcoa.retrieval.encoders.sentence_transformer import SentenceTransformerEncoder
 from tests.data import write_dataset
 from tests.retrieval.tiny_bert import loop_attention, loop_bert, save_tiny_bert, tiny_bert
@@ -44,18 +38,6 @@ def test_attention_is_the_formula_in_plain_loops():
     assert state[0, 0].eq(0).all(), "a query that may attend to nothing"
 
 
-def test_gradients_of_the_attention():
-    query, key, value = (part[:1, :2].clone().requires_grad_() for part in parts())
-    mask = torch.ones(1, 1, 5, 6, dtype=torch.bool)
-    mask[..., 4:] = False
-    assert torch.autograd.gradcheck(lambda *x: softmax_1_attention(None, *x, mask)[0], (query, key, value))
-
-
-def test_a_bias_that_would_be_left_out_is_refused():
-    with pytest.raises(RetrievalError, match="use softmax"):
-        softmax_1_attention(None, *parts(), None, position_bias=torch.zeros(1))
-
-
 @pytest.fixture
 def padded():
     """Two texts of 7 and 4 tokens; what stands in the padding must not matter."""
@@ -78,28 +60,6 @@ def test_a_padded_batch_is_each_text_alone_in_plain_loops(padded):
         torch.testing.assert_close(model(input_ids=ids, attention_mask=mask).last_hidden_state, softmax)
 
 
-def test_the_choice_is_saved_with_the_model(tmp_path):
-    model = tiny_bert()
-    assert attention_of(model) == saved_attention(model) == "softmax"
-    use_attention(model, "softmax1")
-    assert attention_of(model) == "softmax1"
-    model.save_pretrained(tmp_path)
-    again = type(model).from_pretrained(tmp_path)
-    assert saved_attention(again) == "softmax1"
-    again.config.convcoa_attention = "softmax7"
-    with pytest.raises(RetrievalError, match=r"softmax7.*upgrade"):
-        saved_attention(again)
-
-
-def test_a_model_that_computes_its_attention_itself_is_refused():
-    model = MPNetModel(MPNetConfig(hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16))
-    with pytest.raises(RetrievalError, match=r"MPNetModel cannot be set to softmax1; use a BERT") as caught:
-        use_attention(model, "softmax1")
-    assert "\n" not in str(caught.value)
-    assert transformer_of(model) is model
-    assert saved_attention(model) == "softmax"
-
-
 def test_a_grown_dimension_is_an_outlier(tmp_path):
     values = torch.tensor([1.0, 2.0, 4.0, 9.0])
     centred = values - values.mean()
@@ -111,23 +71,6 @@ def test_a_grown_dimension_is_an_outlier(tmp_path):
     after = measure_outliers(model, ["what is a network"])
     assert after.attention_norm > 150 > 10 > before.attention_norm
     assert after.attention_kurtosis > 3 * before.attention_kurtosis
-
-
-def test_the_encoder_learns_and_is_saved_with_its_attention(tmp_path):
-    """The passage that the untrained encoder ranks last is taught to be the answer."""
-    checkpoint = str(save_tiny_bert(tmp_path / "bert"))
-
-    def ranked(encoder):
-        passages = encoder.encode([one.page_content for one in CORPUS])
-        return (encoder.encode(["memory memory"]) @ passages.T)[0].argsort().tolist()
-
-    last = ranked(load(checkpoint, "softmax1"))[0]
-    questions = [Query("1", "memory memory", gold=(f"p{last}",))]
-    questions += [Query(str(n), one.page_content, gold=(f"p{n}",)) for n, one in enumerate(CORPUS) if n != last]
-    data = Dataset("small", tuple(questions), tuple(CORPUS))
-    train_pairs(checkpoint, tmp_path / "trained", data, attention="softmax1", steps=40, learning_rate=5e-3)
-    trained = load(str(tmp_path / "trained"))
-    assert (ranked(trained)[-1], attention_of(trained)) == (last, "softmax1")
 
 
 def test_the_command_prints_a_row_for_each_attention(tmp_path, capsys, monkeypatch):

@@ -17,7 +17,6 @@ with warnings.catch_warnings():
 
 from experiments.graph_reader.__main__ import main
 from experiments.graph_reader.model import GraphReaderModel, ReaderSettings
-from experiments.graph_reader.token_graph import Relation, TokenGraph
 from tests.data import write_dataset
 from tests.experiments.tiny_llama import TOWNS, save_tiny_model, towns
 
@@ -33,51 +32,6 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture(scope="module")
 def model(tiny_model: str) -> GraphReaderModel:
     return GraphReaderModel.load(tiny_model, SMALL)
-
-
-def test_words_of_the_question_and_equal_names_of_two_pieces_are_linked() -> None:
-    def words(text: str) -> tuple[list[int], list[tuple[int, int]]]:
-        places = [(text.index(word), text.index(word) + len(word)) for word in text.split()]
-        return list(range(len(places))), places
-
-    def linked(question: str, pieces: list[str], relation: Relation) -> set[tuple[str, str]]:
-        written = " ".join([*pieces, question]).split()
-        edges = TokenGraph.of(question, pieces, words).edges
-        return {(written[edge.source], written[edge.target]) for edge in edges if edge.relation is relation}
-
-    # "networks" has the stem of "network"; "the" is no content word.
-    pieces = ["The networks store", "A network of Hopfield"]
-    assert {("network", "networks"), ("networks", "network")} <= linked("Made the network", pieces, Relation.ASKED)
-    names = linked("Why", ["Ada Lovelace wrote it", "it was by Ada Lovelace in 1843", "Ada Byron, 1843"], Relation.SAME_NAME)
-    assert names == {("Ada", "Ada"), ("Lovelace", "Lovelace"), ("1843", "1843")}
-
-
-def test_an_untrained_graph_changes_nothing_and_a_trained_one_changes_the_nodes_alone(tiny_model: str) -> None:
-    model = GraphReaderModel.load(tiny_model, SMALL)
-    text = model.text.text("Where is ada?", LIVES)
-    before, _ = model.embeddings([text])
-    plain = GraphReaderModel.load(tiny_model, ReaderSettings(graph=False, rank=2, longest=24)).embeddings([text])[0]
-    assert torch.equal(before, plain)
-    assert model.graph is not None
-    torch.nn.init.normal_(model.graph.out.weight)
-    changed = (model.embeddings([text])[0] != before).any(-1)[0]
-    start, end = len(text.prefix), len(text.prefix) + text.graph.evidence
-    assert bool(changed[start:end].all())
-    assert not bool(changed[:start].any() or changed[end:].any())
-
-
-def test_the_question_reaches_the_evidence_through_the_graph(tiny_model: str) -> None:
-    """A causal model reads the evidence before the question; only the graph's links can bring it there."""
-    model = GraphReaderModel.load(tiny_model, SMALL)
-    assert model.graph is not None
-    torch.nn.init.normal_(model.graph.out.weight)
-    document = [Document("ada lives in rome.", id="a")]
-    asked, other = (model.text.text(f"Where is {name}?", document) for name in ("ada", "bob"))
-    assert asked.graph.tokens[: asked.graph.evidence] == other.graph.tokens[: other.graph.evidence]
-    nodes = slice(len(asked.prefix), len(asked.prefix) + asked.graph.evidence)
-    found, without = (model.embeddings([text])[0][0, nodes] for text in (asked, other))
-    # Two layers: the word that is linked, and the one beside it.
-    assert (found != without).any(-1).tolist() == [True, True, False, False, False, False]
 
 
 def test_only_the_answer_has_a_loss(model: GraphReaderModel) -> None:

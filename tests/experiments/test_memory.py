@@ -11,9 +11,7 @@ from langchain_core.documents import Document
 
 from experiments.memory import measure as module
 from experiments.memory.__main__ import main
-from experiments.memory.costs import RoundCost, ratio
 from experiments.memory.measure import evaluate_mentions
-from experiments.memory.recall import make_pairs
 from langgraph_convcoa.datasets.queries import Dataset, Query
 from langgraph_convcoa.datasets.read import load_dataset
 from langgraph_convcoa.memory.conversation_memory import ConversationMemory
@@ -57,24 +55,6 @@ def test_the_right_round_is_found_where_the_last_rounds_cannot_have_it(dataset: 
     assert rows["last rounds"].recall == 0
     assert rows["history memory"].recall > 0.5
     assert rows["history memory"].probes > 20
-
-
-def test_a_ratio_is_of_medians_of_windows() -> None:
-    costs = [RoundCost(n, 100 if n < 30 else 150, 0.1, 1.0, 1, 0) for n in range(1, 61)]
-    costs[9] = RoundCost(10, 9999, 0.1, 1.0, 1, 0)
-    assert ratio(costs, "prompt_tokens") == 1.5
-    assert ratio(costs[:20], "prompt_tokens") is None
-
-
-def test_pairs_are_what_they_say(dataset: Dataset) -> None:
-    pairs = make_pairs([dataset], 20, seed=1)
-    kinds = {(pair.kind, pair.same) for pair in pairs}
-    assert kinds >= {("year", False), ("rephrased", True)}
-    for pair in pairs:
-        assert pair.first != pair.second
-        if pair.kind == "year":
-            assert sum(a != b for a, b in zip(pair.first.split(), pair.second.split(), strict=True)) == 1
-    assert make_pairs([dataset], 20, seed=1) == pairs
 
 
 def test_the_command_measures_every_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:

@@ -95,7 +95,7 @@ def test_only_what_was_being_answered_is_said_to_be_resumed(monkeypatch: pytest.
 
 def test_the_extra_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     found = importlib.util.find_spec
-    monkeypatch.setattr("langgraph_convcoa.cli.serve.find_spec", lambda name: None if name == "uvicorn" else found(name))
+    monkeypatch.setattr("langgraph_convcoa.errors.find_spec", lambda name: None if name == "uvicorn" else found(name))
     assert 'needs uvicorn: pip install "langgraph-convcoa[serve]"' in refused("--docs", "demo")
 
 

@@ -10,12 +10,13 @@ import sys
 import time
 import zipfile
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from langgraph_convcoa.cli.serve import _Indexes
+from langgraph_convcoa.cli.serve import open_index
 from langgraph_convcoa.retrieval.documents.load import Spool, stream_file
 from langgraph_convcoa.retrieval.documents.worker import Workers
 from langgraph_convcoa.server import collections as module
@@ -281,7 +282,7 @@ def test_a_server_that_is_killed_while_it_makes_a_collection_leaves_none(tmp_pat
 
     with pytest.raises(KeyboardInterrupt):
         Collections([], tmp_path, killed, "", nothing, nothing).add("", "Half")
-    indexes = _Indexes(WordEncoder(), None)
+    indexes = partial(open_index, encoder=WordEncoder(), graph=None)
     own = Collections([], tmp_path, indexes, "", nothing, nothing)
     assert own.find("", next(tmp_path.glob("*/*")).name) is None
     assert len(own.add("", "Whole").documents()) == 0

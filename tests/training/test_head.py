@@ -17,14 +17,13 @@ from langchain_core.documents import Document
 
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.retrieval.encoders.base import Vectors
-from langgraph_convcoa.retrieval.query.conversation_state import StateWeights, conversational_state
+from langgraph_convcoa.retrieval.query.conversation_state import conversational_state
 from langgraph_convcoa.retrieval.query.model import RetrieverModel
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 from langgraph_convcoa.training.data import TrainingData, TrainingExample
 from langgraph_convcoa.training.encoded import encode_examples
 from langgraph_convcoa.training.head import HeadSettings, HopfieldHead, train_head
 from langgraph_convcoa.training.job import TrainingJob
-from langgraph_convcoa.training.losses import MemorySets, distillation_loss, dpr_loss, memory_scores
 from langgraph_convcoa.training.trainer import TrainingSettings
 from tests.fake_encoder import DIMENSION, WordEncoder
 
@@ -96,18 +95,6 @@ def test_the_states_in_training_are_those_in_retrieval(turns: int, seed: int, we
     np.testing.assert_allclose(head.states(*inputs).detach().numpy()[0], trained, atol=1e-5)
 
 
-def test_a_new_head_ranks_as_the_untrained_retriever_does() -> None:
-    encoder, examples = FakeEncoder(), data()
-    untrained = HopfieldRetriever.from_documents(examples.passages, encoder=encoder, model="untrained", lexical_weight=0)
-    model = HopfieldHead(encoder.dimension).model(encoder)
-    assert model.settings["history_weight"] == pytest.approx(untrained.history_weight)
-    started = HopfieldRetriever.from_documents(examples.passages, encoder=encoder, model=model, lexical_weight=0)
-    questions, histories = [e.question for e in examples.examples], [e.history for e in examples.examples]
-    for one, two in zip(*(r.search_batch(questions, histories, 5) for r in (untrained, started)), strict=True):
-        assert [identity for identity, _ in one] == [identity for identity, _ in two]
-        np.testing.assert_allclose([score for _, score in one], [score for _, score in two], atol=1e-5)
-
-
 def test_training_ranks_new_conversations_better_and_the_saved_model_does_so_in_the_retriever(tmp_path: Path) -> None:
     encoder = FakeEncoder()
     learned, new = data(TOPICS[:6]), data(TOPICS[6:])
@@ -125,36 +112,6 @@ def test_training_ranks_new_conversations_better_and_the_saved_model_does_so_in_
     assert found(model) == found(loaded)
     assert trained > untrained
     assert [path.name for path in tmp_path.iterdir()] == ["model"], "what is done needs no checkpoint"
-
-
-def test_the_gradient_of_the_heads_whole_loss_is_that_of_differences() -> None:
-    torch.manual_seed(0)
-    wide = torch.float64
-    head = HopfieldHead(3).to(wide)
-    names, parameters = zip(*head.named_parameters(), strict=True)
-    values = tuple((p.detach() + 0.1 * torch.randn(p.shape, dtype=wide)).requires_grad_() for p in parameters)
-    questions, turns = torch.randn(2, 3, dtype=wide), torch.randn(2, 3, 3, dtype=wide)
-    mask = torch.tensor([[True, True, False], [True, True, True]])
-    rows = torch.nn.functional.normalize(torch.randn(7, 3, dtype=wide), dim=-1)
-    sets = MemorySets.packed(rows, torch.tensor([2, 3, 2]))
-
-    def loss(*weights: torch.Tensor) -> torch.Tensor:
-        class Whole(torch.nn.Module):
-            def __init__(self) -> None:
-                super().__init__()
-                self.head = head
-
-            def forward(self) -> torch.Tensor:
-                states = head.states(questions, turns, mask)
-                distilled = distillation_loss(states, rows[:2], scale=2.0)
-                dpr = dpr_loss(memory_scores(states, sets), torch.tensor([0, 1]), scale=2.0)
-                return dpr + distilled + 0.1 * head.distance()
-
-        given = {f"head.{name}": weight for name, weight in zip(names, weights, strict=True)}
-        found: torch.Tensor = torch.func.functional_call(Whole(), given, ())
-        return found
-
-    assert torch.autograd.gradcheck(loss, values)
 
 
 def test_hard_negatives_are_the_best_of_the_untrained_retriever_and_never_gold() -> None:
@@ -195,27 +152,3 @@ def test_a_share_of_the_way_is_between_the_untrained_and_the_trained_head() -> N
     assert weights[1] == pytest.approx((0.6 * weights[0]) ** 0.5, rel=1e-5)
     with pytest.raises(InputError, match="share must be above 0 and at most 1, not 0"):
         HeadSettings(share=0)
-
-
-def test_a_question_without_a_history_ranks_as_before() -> None:
-    encoder, examples = FakeEncoder(), data()
-    model = train_head(examples, encoder=encoder, settings=small(), job=CPU)
-    assert model.settings["beta"] == pytest.approx(10)
-    assert model.state is not None
-    assert np.abs(model.state.direct - np.eye(48)).max() > 0.01
-    questions = [example.question for example in examples.examples]
-    found = []
-    for chosen in ("untrained", model):
-        retriever = HopfieldRetriever.from_documents(examples.passages, encoder=encoder, model=chosen, lexical_weight=0)
-        found.append([[identity for identity, _ in hits] for hits in retriever.search_batch(questions)])
-        found.append([hits[0][0] for hits in retriever.search_batch(questions, [e.history for e in examples.examples])])
-    assert found[0] == found[2]
-    assert found[1] != found[3]
-
-
-def test_the_gate_says_how_much_of_the_history_is_needed() -> None:
-    open_gate = StateWeights(*[np.eye(2, dtype=np.float32)] * 3, np.zeros(8, dtype=np.float32))
-    x, history = np.array([1, 0], dtype=np.float32), np.array([[0, 1]], dtype=np.float32)
-    shut = replace(open_gate, gate=np.array([0, 0, 0, 0, 0, 0, 0, -40], dtype=np.float32))
-    assert shut.state(x, history, 1.0, 1.0).round(4).tolist() == [1.0, 0.0]
-    assert open_gate.state(x, history, 1.0, 1.0)[1] == pytest.approx(2**-0.5)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -10,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 from langchain_core.documents import Document
-from safetensors.torch import load_file
 from torch.nn.functional import normalize
 
 from langgraph_convcoa.datasets.queries import Dataset, Query
@@ -154,33 +152,6 @@ def test_the_training_makes_a_model_that_retrieves_better(base: str, tmp_path: P
 
     assert rank(loaded) > rank("untrained") + 0.1
     assert [path.name for path in tmp_path.iterdir()] == ["m"], "what is done needs no checkpoint"
-
-
-def test_a_stopped_training_goes_on_to_the_same_model(base: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    encoder = SentenceTransformerEncoder(base, "cpu", dtype="float32")
-    arguments = {"single_turn": [single_turn()], "encoder": encoder, "settings": chosen()}
-    train_query_encoder(conversations(), job=TrainingJob(tmp_path / "whole", device="cpu"), **arguments)
-    parts = TrainingJob(tmp_path / "parts", device="cpu")
-    calls = 0
-    original = QueryEncoderLoss.__call__
-
-    def stopping(self: QueryEncoderLoss, *given: object) -> object:
-        nonlocal calls
-        calls += 1
-        if calls == 4:
-            raise OSError("the power fails")
-        return original(self, *given)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(QueryEncoderLoss, "__call__", stopping)
-    with pytest.raises(OSError, match="power"):
-        train_query_encoder(conversations(), job=parts, **arguments)
-    with pytest.raises(InputError, match="--resume"):
-        train_query_encoder(conversations(), job=parts, **arguments)
-    train_query_encoder(conversations(), job=dataclasses.replace(parts, resume=True), **arguments)
-    whole, resumed = (load_file(tmp_path / name / "question_tower.safetensors") for name in ("whole", "parts"))
-    assert whole.keys() == resumed.keys()
-    assert all(torch.equal(whole[name], resumed[name]) for name in whole)
-    assert calls == 8, "the checkpoint after two steps was gone on from"
 
 
 def test_a_training_goes_on_from_another_query_encoder(base: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,11 +28,6 @@ from langgraph_convcoa.text.citations import check_citations
 Answerer = Runnable[Turn, Outcome]
 """Answers a question. Callbacks in its config count calls, tokens and searches, so it must pass the config on, as LangChain's
 runnables and graphs do."""
-
-SAMPLE: ContextVar[int] = ContextVar("sample", default=0)
-"""Number of the sample that a method draws for one prompt, from 0; equal requests differ by it in the reply cache."""
-SAMPLING_TEMPERATURE = 0.7
-"""Temperature of methods that draw several replies to a prompt (Wang et al. 2022 section 3.1, Yao et al. 2023 section 4)."""
 
 _LONGEST_QUERY = 2_000
 
@@ -76,21 +70,12 @@ class Asking:
         self._searched = False
         self._numbers: dict[str, int] = {}
 
-    async def reply(self, prompt: str | Sequence[BaseMessage], *, stop: Sequence[str] = (), sample: int | None = None) -> str:
-        """Ask the model.
-
-        The reply is cut at `stop` here too, since some servers ignore it. With the number of a `sample` the temperature is
-        `SAMPLING_TEMPERATURE`.
-        """
+    async def reply(self, prompt: str | Sequence[BaseMessage], *, stop: Sequence[str] = (), **options: Any) -> str:
+        """Ask the model, with options such as `temperature`. The reply is cut at `stop` here too: some servers ignore it."""
         messages: list[BaseMessage] = [HumanMessage(prompt)] if isinstance(prompt, str) else list(prompt)
-        options: dict[str, Any] = {"stop": list(stop)} if stop else {}
-        if sample is not None:
-            options["temperature"] = SAMPLING_TEMPERATURE
-        token = SAMPLE.set(sample or 0)
-        try:
-            message = await self._ask(messages, options if self._shared.options_work else {})
-        finally:
-            SAMPLE.reset(token)
+        if stop:
+            options["stop"] = list(stop)
+        message = await self._ask(messages, options if self._shared.options_work else {})
         text = without_thought(message.text)
         for end in stop:
             text = text.split(end, 1)[0]

@@ -38,9 +38,10 @@ _PATIENT = 600.0
 _NOT_COMPARED = re.compile(r"\[\d+\]|\s")
 
 
-def extractive_reasoner(kit: Kit) -> Reasoner:
-    """The reasoner without a model; it compares sentences with the retriever's encoder."""
-    return ExtractiveReasoner(kit.retriever.encoder if isinstance(kit.retriever, HopfieldRetriever) else None)
+def make_extractive(kit: Kit, name: str = "extractive") -> Answerer:
+    """Ours without a model; it compares sentences with the retriever's encoder."""
+    encoder = kit.retriever.encoder if isinstance(kit.retriever, HopfieldRetriever) else None
+    return make_ours(kit, name, reasoner=lambda _kit: ExtractiveReasoner(encoder))
 
 
 def make_ours(

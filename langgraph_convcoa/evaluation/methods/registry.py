@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from langgraph_convcoa.errors import InputError
 
@@ -30,39 +30,28 @@ class Method:
     remembers: bool = False
 
 
-# Modules are imported when a method is made, since the command line needs only the names.
-def _of_model(module: str, function: str) -> Callable[[Kit, str], Answerer]:
-    """Make the method of a coroutine function of a module."""
+def _from(module: str, function: str, makes: bool = False) -> Callable[[Kit, str], Answerer]:
+    """A method by its coroutine function, or by the function that makes it; imported late, as the command needs only names."""
 
     def make(kit: Kit, name: str) -> Answerer:
         from langgraph_convcoa.evaluation.methods.base import as_method
 
-        return as_method(kit, name, getattr(import_module(f"langgraph_convcoa.evaluation.methods.{module}"), function))
+        found: Any = getattr(import_module(f"langgraph_convcoa.evaluation.methods.{module}"), function)
+        method: Answerer = found(kit, name) if makes else as_method(kit, name, found)
+        return method
 
     return make
 
 
-def _ours(kit: Kit, name: str) -> Answerer:
-    from langgraph_convcoa.evaluation.methods.ours import make_ours
-
-    return make_ours(kit, name)
-
-
-def _extractive(kit: Kit, name: str) -> Answerer:
-    from langgraph_convcoa.evaluation.methods.ours import extractive_reasoner, make_ours
-
-    return make_ours(kit, name, reasoner=extractive_reasoner)
-
-
-_RAG, _REACT = _of_model("prompting", "history_aware_rag"), _of_model("react", "react")
+_RAG, _REACT = _from("prompting", "history_aware_rag"), _from("react", "react")
 _QUOTES = "ours without a model, which quotes the best sentences; no call"
 METHODS: Mapping[str, Method] = MappingProxyType(
     {
-        "closed-book": Method("the model alone; 1 call", _of_model("prompting", "closed_book"), searches=False),
+        "closed-book": Method("the model alone; 1 call", _from("prompting", "closed_book"), searches=False),
         "history-aware-rag": Method("rewrite the question, retrieve, answer; 2 calls, 1 at first", _RAG),
         "react": Method("thoughts, searches, observations in turn (Yao et al. 2022); n + 1 calls", _REACT),
-        OURS: Method("the conversational chain of action; 1 or 2 calls", _ours, remembers=True),
-        EXTRACTIVE: Method(_QUOTES, _extractive, asks=False, remembers=True),
+        OURS: Method("the conversational chain of action; 1 or 2 calls", _from("ours", "make_ours", True), remembers=True),
+        EXTRACTIVE: Method(_QUOTES, _from("ours", "make_extractive", True), asks=False, remembers=True),
     }
 )
 

@@ -13,6 +13,7 @@ from langgraph_convcoa.reasoning.models import call_error, load_chat_model
 from langgraph_convcoa.reasoning.parsing import read_json, without_thought
 from langgraph_convcoa.reasoning.prompts import render
 from langgraph_convcoa.text.citations import without_marks
+from langgraph_convcoa.text.clean import flat
 
 CRITERIA = ("correct", "complete", "faithful", "concise")
 """Right and to the point; all that the reference says; nothing unsupported; nothing unneeded."""
@@ -65,13 +66,13 @@ class Case:
             [Passages]:
             - Ada was born in 1815.
         """
-        said = [f"User: {one_line(asked)}\nAssistant: {_cut(reply, _SAID)}" for asked, reply in self.history[-_TURNS:]]
+        said = [f"User: {flat(asked)}\nAssistant: {_cut(reply, _SAID)}" for asked, reply in self.history[-_TURNS:]]
         passages = [f"- {_cut(passage, _PASSAGE)}" for passage in self.passages[:_PASSAGES]]
-        right = dict.fromkeys(one_line(reference) for reference in self.references if reference.strip())
+        right = dict.fromkeys(flat(reference) for reference in self.references if reference.strip())
         lines = [
             "[Conversation]:" if said else "[Conversation]: (none)",
             *said,
-            f"[Question]: {one_line(self.question)}",
+            f"[Question]: {flat(self.question)}",
             f"[Reference]: {' or '.join(right) or '(none)'}",
             "[Passages]:" if passages else "[Passages]: (none)",
             *passages,
@@ -87,7 +88,7 @@ class Judge:
 
     async def marks(self, case: Case, answer: str) -> Marks | None:
         """The marks of an answer: one call, none for an empty answer. None if the reply cannot be read."""
-        shown = one_line(without_marks(answer))
+        shown = flat(without_marks(answer))
         if not shown:
             return NO_MARKS
         return read_marks(await self._ask(render("judge_marks", case=case.text(), answer=shown)))
@@ -97,7 +98,7 @@ class Judge:
 
         One call, none if both are the same or one is empty.
         """
-        one, other = (one_line(without_marks(answer)) for answer in (first, second))
+        one, other = (flat(without_marks(answer)) for answer in (first, second))
         if one == other:
             return "tie", "the same answer"
         if not (one and other):
@@ -127,11 +128,6 @@ def read_better(reply: str) -> tuple[str, str] | None:
     return None if better is None else (better, _reason(found))
 
 
-def one_line(text: str) -> str:
-    """A text on one line, so that it cannot add a label of its own below."""
-    return " ".join(text.split())
-
-
 def _object(reply: str) -> Mapping[str, object]:
     found = read_json(reply)
     return {str(key).strip().lower(): value for key, value in found.items()} if isinstance(found, Mapping) else {}
@@ -143,9 +139,9 @@ def _mark(value: object) -> int | None:
 
 
 def _reason(found: Mapping[str, object]) -> str:
-    return one_line(str(found.get("reason") or ""))
+    return flat(str(found.get("reason") or ""))
 
 
 def _cut(text: str, most: int) -> str:
-    text = one_line(text)
+    text = flat(text)
     return text if len(text) <= most else f"{text[:most].rsplit(' ', 1)[0]} …"

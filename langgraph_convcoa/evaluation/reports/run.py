@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from langgraph_convcoa.evaluation.runs.conversations import Questions
 from langgraph_convcoa.evaluation.runs.folder import RunFolder
 from langgraph_convcoa.evaluation.runs.judging import Verdicts
 
-_NAMES = {"cover_em": "cover-EM", "em": "EM", "f1": "F1", "rouge_l": "ROUGE-L"}
+_NAMES = {"em": "EM", "f1": "F1", "rouge_l": "ROUGE-L"}
 _COSTS = {
     "calls": ("model calls", 2),
     "input_tokens": ("input tokens", 0),
@@ -72,32 +72,30 @@ class RunReport(Report):
         return "\n\n".join([title, text, *(table.markdown() for table in self.tables()), settings]) + "\n"
 
     def _quality(self) -> Table:
-        columns: dict[str, _Column] = {}
-        for name, label in _NAMES.items():
-            if any(name in one.quality for one in self.methods):
-                columns[label] = lambda one, name=name: shown(one.quality[name].mean) if name in one.quality else ""  # type: ignore[misc]
-            if name == "cover_em":
-                columns["95%"] = lambda one: _interval(one.quality.get("cover_em"))
-                columns["p"] = lambda one: _p(found.p) if (found := one.quality.get("cover_em")) else ""
-        columns["refused"] = lambda one: percent(one.refused)
-        if any(one.gold_found is not None for one in self.methods):
-            columns["gold found"] = lambda one: percent(one.gold_found)
+        others = [name for name in _NAMES if any(name in one.quality for one in self.methods)]
+        searched = ["gold found"] if any(one.gold_found is not None for one in self.methods) else []
+        rows = []
+        for one in self.methods:
+            cover = one.quality.get("cover_em")
+            means = [shown(one.quality[name].mean) if name in one.quality else "" for name in others]
+            first = [shown(cover.mean), _interval(cover), _p(cover.p)] if cover else ["", "", ""]
+            rows.append((one.method, *first, *means, percent(one.refused), *([percent(one.gold_found)] if searched else [])))
+        columns = ("method", "cover-EM", "95%", "p", *(_NAMES[name] for name in others), "refused", *searched)
         note = (
             f"95%: bootstrap over conversations; p: cover-EM against {self._first}, paired randomisation over conversations. "
             "A question that failed, or a refusal, counts 0. gold found: a gold passage is among those retrieved."
         )
-        return _table("Quality", columns, self.methods, note)
+        return Table("Quality", columns, rows, note)
 
     def _costs(self) -> Table:
-        columns: dict[str, _Column] = {
-            label: lambda one, name=name, digits=digits: shown(one.costs[name], digits)  # type: ignore[misc]
-            for name, (label, digits) in _COSTS.items()
-        }
+        rows = [
+            (one.method, *(shown(one.costs[name], digits) for name, (_, digits) in _COSTS.items())) for one in self.methods
+        ]
         note = (
             "Means over the questions, including those that failed. Seconds are wall time with several conversations at the "
             "same time; a cached reply counts with the time that it took at first. A judge's calls are not counted."
         )
-        return _table("Costs per question", columns, self.methods, note)
+        return Table("Costs per question", ("method", *(label for label, _ in _COSTS.values())), rows, note)
 
     def _marks(self) -> Table:
         rows = [
@@ -124,12 +122,7 @@ class RunReport(Report):
 
     def _preferences(self) -> Table:
         rows = [
-            (
-                one.method,
-                *(f"{count:,}" for count in (found.wins, found.ties, found.losses)),
-                _p(found.p),
-                str(found.malformed),
-            )
+            (one.method, *(f"{n:,}" for n in (found.wins, found.ties, found.losses)), _p(found.p), str(found.malformed))
             for one in self.methods
             if (found := one.preference) is not None
         ]
@@ -137,22 +130,21 @@ class RunReport(Report):
         return Table(f"Preferred to {self._first}", ("method", "wins", "ties", "losses", "p", "unread"), rows, note)
 
     def _troubles(self) -> Table:
-        columns: dict[str, _Column] = {
-            "asked": lambda one: f"{one.asked:,}",
-            "failed": lambda one: f"{one.failed:,}",
-            "malformed replies": lambda one: f"{one.malformed:,}",
-            "no known answer": lambda one: f"{one.without_reference:,}",
-            "commonest failure": lambda one: next(iter(one.errors), ""),
-        }
+        rows = [
+            (
+                one.method,
+                *(f"{n:,}" for n in (one.asked, one.failed, one.malformed, one.without_reference)),
+                *[*one.errors, ""][:1],
+            )
+            for one in self.methods
+        ]
+        columns = ("method", "asked", "failed", "malformed replies", "no known answer", "commonest failure")
         note = "no known answer: counted in the costs only."
-        return _table("What was asked, and what went wrong", columns, self.methods, note)
+        return Table("What was asked, and what went wrong", columns, rows, note)
 
     @property
     def _first(self) -> str:
         return str(self.settings["methods"][0])
-
-
-_Column = Callable[[MethodFigures], str]
 
 
 def write_report(report: RunReport, folder: str | Path) -> None:
@@ -199,13 +191,8 @@ def report_of(
     )
 
 
-def _table(title: str, columns: Mapping[str, _Column], methods: Sequence[MethodFigures], note: str) -> Table:
-    rows = [(one.method, *(cell(one) for cell in columns.values())) for one in methods]
-    return Table(title, ("method", *columns), rows, note)
-
-
-def _interval(found: Quality | None, digits: int = 3) -> str:
-    return "" if found is None else f"{found.low:.{digits}f}-{found.high:.{digits}f}"
+def _interval(found: Quality, digits: int = 3) -> str:
+    return f"{found.low:.{digits}f}-{found.high:.{digits}f}"
 
 
 def _p(value: float | None) -> str:

@@ -98,16 +98,14 @@ def judge_run(
                 advance(1)
                 return found
 
-            marks = [asyncio.ensure_future(counted(one)) for one in marking]
-            preferences = [asyncio.ensure_future(counted(one)) for one in comparing]
-            tasks: list[asyncio.Future[Any]] = [*marks, *preferences]
+            tasks = [asyncio.ensure_future(counted(one)) for one in (*marking, *comparing)]
             try:
-                await asyncio.gather(*tasks)
+                found: list[Any] = await asyncio.gather(*tasks)
             finally:
                 for task in tasks:
                     task.cancel()
                 await asyncio.gather(*tasks, return_exceptions=True)
-            return Verdicts(tuple(one.result() for one in marks), tuple(one.result() for one in preferences))
+            return Verdicts(tuple(found[: len(marking)]), tuple(found[len(marking) :]))
 
     verdicts = completed(all_verdicts())
     lines = [*map(asdict, verdicts.marks), *map(asdict, verdicts.preferences)]

@@ -17,7 +17,6 @@ from langchain_core.messages import AIMessage, BaseMessage, message_to_dict, mes
 from langchain_core.outputs import ChatGeneration, Generation
 
 from langgraph_convcoa.errors import InputError, ModelError
-from langgraph_convcoa.evaluation.methods.base import SAMPLE
 from langgraph_convcoa.files import open_sqlite, prepare_sqlite, private_file
 
 KEPT = "convcoa_kept"
@@ -40,8 +39,8 @@ class ReplyCacheError(InputError):
 class ReplyCache(BaseCache):
     """A LangChain cache of replies in an SQLite file.
 
-    The key is a digest of the messages, the model with its settings (but no API key) and the number of the sample
-    (`methods.base.SAMPLE`). A reply is on disk before the method gets it. Only a call under way at a kill is made again.
+    The key is a digest of the messages and of the model with its settings, but no API key. A reply is on disk before the
+    method gets it. Only a call under way at a kill is made again.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -54,9 +53,7 @@ class ReplyCache(BaseCache):
             self._file = open_sqlite(self.path, autocommit=True, any_thread=True)
             if prepare_sqlite(self._file, *_STAMP, [_TABLE]) != _STAMP:
                 self._file.close()
-                raise ReplyCacheError(
-                    f"{self.path} holds no model replies of this version: name another folder with --out, or --fresh"
-                )
+                raise ReplyCacheError(f"{self.path} holds no replies of this version: name another folder, or --fresh")
             self.tokens: int = self._file.execute("SELECT coalesce(sum(tokens), 0) FROM replies").fetchone()[0]
         except sqlite3.Error as error:
             raise self._unusable(error) from error
@@ -143,7 +140,8 @@ def _key(prompt: str, llm_string: str) -> bytes:
             more.pop("refusal", None)
             if not more:
                 del fields["additional_kwargs"]
-    material = json.dumps([messages, llm_string, SAMPLE.get()], sort_keys=True)
+    # The 0 is in the keys of earlier releases.
+    material = json.dumps([messages, llm_string, 0], sort_keys=True)
     return hashlib.sha256(material.encode("utf-8", "surrogatepass")).digest()
 
 

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from langchain_core.runnables import RunnableConfig
 
 from langgraph_convcoa.datasets.queries import Query
-from langgraph_convcoa.errors import InputError, ModelError
+from langgraph_convcoa.errors import ModelError, check_least
 from langgraph_convcoa.evaluation.methods.base import Answerer
 from langgraph_convcoa.evaluation.metrics.answers import answer_metrics
 from langgraph_convcoa.evaluation.records import Answered, Turn
@@ -35,9 +35,7 @@ class RunSettings:
     max_tokens: int | None = None
 
     def __post_init__(self) -> None:
-        for name in ("concurrency", "max_tokens"):
-            if (value := getattr(self, name)) is not None and value < 1:
-                raise InputError(f"{name} must be at least 1, not {value}.")
+        check_least(self, concurrency=1, max_tokens=1)
 
 
 def run_methods(

@@ -20,7 +20,6 @@ from langgraph_convcoa.verification.verdicts import judge
 from langgraph_convcoa.verification.verifier import Verifier
 
 _BINS = 5
-_THRESHOLDS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 
 
 @dataclass(frozen=True)
@@ -33,13 +32,17 @@ class AcceptedRow:
     true_accepted: float | None
     false_accepted: float | None
 
+    @property
+    def accepted(self) -> str:
+        """The shares for a table: false / true."""
+        return f"{shown(self.false_accepted) or '-'} / {shown(self.true_accepted) or '-'}"
+
 
 @dataclass(frozen=True)
 class VerifierRow:
     """A verifier over all claims.
 
     `calibration` has a triple for each fifth of [0, 1]: claims, their mean probability and the share that is true.
-    `thresholds` has a triple for each T: T, and the shares of true and of false claims that it accepts.
     """
 
     verifier: str
@@ -48,7 +51,6 @@ class VerifierRow:
     all: AcceptedRow
     kinds: tuple[AcceptedRow, ...]
     calibration: tuple[tuple[int, float | None, float | None], ...]
-    thresholds: tuple[tuple[float, float, float], ...]
     milliseconds: float
 
 
@@ -59,24 +61,17 @@ class VerificationReport(Report):
     rows: tuple[VerifierRow, ...]
 
     def tables(self) -> tuple[Table, ...]:
-        heads = ("verifier", "T", "AUC", "false accepted", "true accepted", "ms a claim")
+        heads = ("verifier", "T", "AUC", "false / true accepted", "ms a claim")
         first = [
-            [
-                row.verifier,
-                shown(row.threshold, 2),
-                shown(row.auc),
-                shown(row.all.false_accepted) or "-",
-                shown(row.all.true_accepted) or "-",
-                shown(row.milliseconds, 1),
-            ]
+            [row.verifier, shown(row.threshold, 2), shown(row.auc), row.all.accepted, shown(row.milliseconds, 1)]
             for row in self.rows
         ]
         count = f"{self.rows[0].all.true} true and {self.rows[0].all.false} false claims" if self.rows else ""
         names = [row.verifier for row in self.rows]
-        kinds = []
-        for places in zip(*(row.kinds for row in self.rows), strict=True):
-            accepted = [f"{shown(one.false_accepted) or '-'} / {shown(one.true_accepted) or '-'}" for one in places]
-            kinds.append([places[0].kind, str(places[0].false), str(places[0].true), *accepted])
+        kinds = [
+            [one.kind, str(one.false), str(one.true), *(row.kinds[place].accepted for row in self.rows)]
+            for place, one in enumerate(self.rows[0].kinds if self.rows else ())
+        ]
         tables = [Table("", heads, first, count)]
         if kinds:
             columns = ("kind", "false", "true", *(f"{name}: false / true accepted" for name in names))
@@ -87,12 +82,6 @@ class VerificationReport(Report):
             for n, (count, mean, share) in enumerate(row.calibration)
         ]
         tables.append(Table("calibration", ("verifier", "probability", "claims", "mean", "true"), bins, left=2))
-        points = [
-            [row.verifier, f"{least:.1f}", shown(false), shown(true)]
-            for row in self.rows
-            for least, true, false in row.thresholds
-        ]
-        tables.append(Table("other thresholds", ("verifier", "T", "false accepted", "true accepted"), points, left=2))
         return tuple(tables)
 
 
@@ -138,10 +127,6 @@ def evaluate_verification(
                         for kind in sorted(set(kinds.tolist()) - {""})
                     ),
                     _calibration(scores, truth),
-                    tuple(
-                        (least, float((scores[truth] > least).mean()), float((scores[~truth] > least).mean()))
-                        for least in _THRESHOLDS
-                    ),
                     1000 * seconds / len(claims),
                 )
             )

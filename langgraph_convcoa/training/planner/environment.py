@@ -37,28 +37,19 @@ PAPER_FORM = {"look_first": False}
 
 
 class PlayedPlan(Reasoner):
-    """Plays the plan in the configuration of the run. A frozen reasoner corrects, fills and writes the answer."""
+    """Plays the plan in the configuration of an asynchronous run. A frozen reasoner writes the second call."""
 
     def __init__(self, frozen: Reasoner) -> None:
         self.frozen = frozen
 
-    def plan(self, request: PlanRequest, config: RunnableConfig | None = None) -> ActionChain:
+    async def aplan(self, request: PlanRequest, config: RunnableConfig | None = None) -> ActionChain:
         text = (config or {}).get("configurable", {}).get(_PLAN)
         if text is None:
             raise _AskedError(plan_messages(request))
         return read_plan(text, request) or ActionChain.single(request.question, next(iter(request.actions)))
 
-    async def aplan(self, request: PlanRequest, config: RunnableConfig | None = None) -> ActionChain:
-        return self.plan(request, config)
-
-    def correct(self, request: CorrectRequest, config: RunnableConfig | None = None) -> Corrected:
-        return self.frozen.correct(request, config)
-
     async def acorrect(self, request: CorrectRequest, config: RunnableConfig | None = None) -> Corrected:
         return await self.frozen.acorrect(request, config)
-
-    def repair(self, request: RepairRequest, config: RunnableConfig | None = None) -> dict[int, str]:
-        return self.frozen.repair(request, config)
 
     async def arepair(self, request: RepairRequest, config: RunnableConfig | None = None) -> dict[int, str]:
         return await self.frozen.arepair(request, config)
@@ -75,15 +66,9 @@ class _AskedError(Exception):
 class Environment:
     """Plays and rewards plans over the graph of `build_graph`, in which only the planner is replaced.
 
-    Every turn begins with the earlier turns of the data, so it does not depend on other plans.
-
-    Args:
-        retriever: What is searched.
-        actions: Further actions, or all of them, as `build_graph` takes them.
-        reasoner: Writes the second call of a turn: a reasoner or a chat model. Answers are extracted when None.
-        context: Settings of the turns; the papers' form when None.
-        reward: Weights of the reward; the paper's when None.
-        concurrency: Turns played at the same time.
+    Every turn begins with the earlier turns of the data, so it does not depend on other plans. `retriever` and `actions` are
+    those of `build_graph`. `reasoner`, a reasoner or a chat model, writes the second call; answers are extracted when None.
+    `context` are the settings of the turns, the papers' form when None. `concurrency` turns are played at the same time.
 
     Raises:
         InputError: As `build_graph`; or a malformed plan could earn as much as one that is played.
@@ -145,7 +130,7 @@ class Environment:
         return await turn_reward(plan, output, turn.question, turn.references, self.reward_settings)
 
     async def rewards(self, plans: Sequence[str], turns: Sequence[Query]) -> list[TurnReward | None]:
-        """The rewards of plans, each for its turn. They are played at the same time, equal ones once.
+        """The rewards of plans, each for its turn; equal ones are played once.
 
         None if a turn or its reward failed, which is logged: TRL leaves such a plan out.
         """
@@ -159,12 +144,12 @@ class Environment:
                     _log.warning("a plan for %r has no reward: %s: %s", turn.id, type(error).__name__, str(error)[:200])
                     return None
 
-        # Turns of two data sets may have one id.
-        keys = [(plan, repr(turn)) for plan, turn in zip(plans, turns, strict=True)]
-        distinct = dict(zip(keys, zip(plans, turns, strict=True), strict=True))
-        found = await asyncio.gather(*(one(plan, turn) for plan, turn in distinct.values()))
-        of_each = dict(zip(distinct, found, strict=True))
-        return [of_each[key] for key in keys]
+        played: dict[tuple[str, str], asyncio.Task[TurnReward | None]] = {}
+        for plan, turn in zip(plans, turns, strict=True):
+            # Turns of two data sets may have one id.
+            if (plan, repr(turn)) not in played:
+                played[plan, repr(turn)] = asyncio.ensure_future(one(plan, turn))
+        return [await played[plan, repr(turn)] for plan, turn in zip(plans, turns, strict=True)]
 
     async def check(self, turns: Sequence[Query]) -> None:
         """Raise InputError if the documents contain none of the answers to the first questions."""
@@ -176,9 +161,7 @@ class Environment:
                 return
             if any(identity in turn.gold for item in output["chain"] for identity in item["evidence"]):
                 return
-        raise InputError(
-            f"The documents hold none of the answers to the first {len(looked)} questions: name the documents of the data."
-        )
+        raise InputError(f"The documents hold none of the answers to {len(looked)} questions: name the documents of the data.")
 
 
 def playable(queries: Sequence[Query]) -> list[Query]:

@@ -8,15 +8,15 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from hashlib import sha256
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from langgraph_convcoa.datasets.queries import Query
-from langgraph_convcoa.errors import InputError, ModelError
+from langgraph_convcoa.errors import InputError, ModelError, check_least, first_line, require
 from langgraph_convcoa.files import replacing_folder
 from langgraph_convcoa.retrieval.progress import Progress
 from langgraph_convcoa.training.planner.environment import Environment, playable
-from langgraph_convcoa.training.planner.models import load_planner, require
 from langgraph_convcoa.training.planner.reward import mean_figures
 from langgraph_convcoa.training.trainer import board, run
 from langgraph_convcoa.training.unfinished import Unfinished, writable
@@ -47,10 +47,7 @@ class PlannerTraining:
     seed: int = 0  # Of all random draws.
 
     def __post_init__(self) -> None:
-        least = {"steps": 1, "questions": 1, "group": 2, "longest": 8, "rank": 1, "checkpoint_every": 1, "seed": 0, "beta": 0}
-        for name, number in least.items():
-            if not number <= getattr(self, name) < math.inf:
-                raise InputError(f"{name} must be at least {number}, not {getattr(self, name)}.")
+        check_least(self, steps=1, questions=1, group=2, longest=8, rank=1, checkpoint_every=1, seed=0, beta=0)
         for name in ("learning_rate", "temperature"):
             if not 0 < getattr(self, name) < math.inf:
                 raise InputError(f"{name} must be a number above 0, not {getattr(self, name)}.")
@@ -58,7 +55,7 @@ class PlannerTraining:
 
 def check_planner_folder(out: str | Path, *, resume: bool = False) -> None:
     """Check before anything is loaded: the packages, the planner's folder, and the unfinished training beside it."""
-    require("trl", "peft", "accelerate", "datasets")
+    require("training a planner", "grpo", "trl", "peft", "accelerate", "datasets")
     place = Path(out)
     if place.exists() and (not place.is_dir() or (any(place.iterdir()) and not (place / CONFIG).is_file())):
         raise ModelError(f"{place} holds other files: name an empty folder for the planner, or one with a planner.")
@@ -80,9 +77,7 @@ def train_planner(
     """Train the planner of a graph on whole turns with GRPO, and save it; returns the figures of every step.
 
     The folder gets LoRA weights (the whole model with `full`), `planner.json` (settings and `command`), `training.jsonl`
-    (figures of each step) and `plans.jsonl` (sampled plans with their rewards). Checkpoints are in `OUT.training`.
-
-    Queries without a known answer are left out. `model` is a causal language model with a chat template, by name or folder.
+    (figures of each step) and `plans.jsonl` (sampled plans with their rewards). Queries without a known answer are left out.
 
     Raises:
         InputError: There is nothing to learn from, the model has no chat template, or the folder holds another training.
@@ -118,6 +113,32 @@ def train_planner(
 async def _prompts(environment: Environment, turns: Sequence[Query]) -> list[Any]:
     await environment.check(turns)
     return [await environment.prompt(turn.question, turn.history) for turn in turns]
+
+
+def load_planner(name: str | Path, *, dtype: str = "auto") -> tuple[Any, Any]:
+    """A causal language model and its tokenizer, by name or folder; an adapter is merged into its model.
+
+    Raises:
+        InputError: The model has no chat template, so the graph cannot ask it for a plan.
+        ModelError: The model cannot be loaded.
+    """
+    place, adapter = str(name), (Path(name) / "adapter_config.json").is_file()
+    transformers = import_module("transformers")
+    if adapter:
+        require("an adapter", "grpo", "peft")
+    loader = import_module("peft").AutoPeftModelForCausalLM if adapter else transformers.AutoModelForCausalLM
+    try:
+        tokenizer = transformers.AutoTokenizer.from_pretrained(place, trust_remote_code=False)
+        model = loader.from_pretrained(place, dtype=dtype, trust_remote_code=False)
+    # The hub, the file formats and torch raise errors of many types.
+    except Exception as error:
+        fault = f"Cannot load the model {place!r} ({first_line(error)})"
+        raise ModelError(f"{fault}: name a model of the hub, or a folder.") from error
+    if not getattr(tokenizer, "chat_template", None):
+        raise InputError(f"The model {place} has no chat template: name an instruction-tuned model.")
+    if tokenizer.pad_token is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    return (model.merge_and_unload() if adapter else model), tokenizer
 
 
 class _Reward:

@@ -102,15 +102,11 @@ class TurnReward:
         return self.final + self.sub_questions + self.efficiency + self.own + self.penalty
 
     def figures(self) -> dict[str, float]:
-        """Numbers to log, with the same names for every turn: parts, counts, and 0 or 1 for rates."""
+        """Numbers to log: the parts, the counts, and 0 or 1 for rates."""
         names = ("final", "sub_questions", "efficiency", "own", "penalty", "matched", "n", "retrievals")
-        return {
-            "reward": self.total,
-            **{name: float(getattr(self, name)) for name in names},
-            "malformed": float(bool(self.fault)),
-            "empty_chain": float(not self.fault and self.n == 0),
-            **{verdict: float(self.verdicts.count(verdict)) for verdict in get_args(Verdict)},
-        }
+        rates = {"malformed": float(bool(self.fault)), "empty_chain": float(not self.fault and self.n == 0)}
+        counts = {verdict: float(self.verdicts.count(verdict)) for verdict in get_args(Verdict)}
+        return {"reward": self.total, **{name: float(getattr(self, name)) for name in names}, **rates, **counts}
 
 
 def fault_of(plan: str, actions: Collection[str], max_sub_questions: int = 6) -> str:
@@ -143,8 +139,7 @@ async def turn_reward(
 ) -> TurnReward:
     """The reward of a plan of the right form that was played.
 
-    Raises:
-        InputError: No reference is known, or the user's own reward is no finite number.
+    Raises InputError if no reference is known, or the user's own reward is no finite number.
     """
     settings = settings or RewardSettings()
     matched = answer_matches(output["answer"], question, references, settings, output)
@@ -158,14 +153,16 @@ async def turn_reward(
 def answer_matches(
     answer: str, question: str, references: Sequence[str], settings: RewardSettings, output: ConvCoAOutput | None = None
 ) -> float:
-    """How well an answer matches, in [0, 1]; InputError if no reference is known.
+    """How well an answer matches, in [0, 1]; 0 for a refusal. InputError if no reference is known.
 
     If `output`, the turn of the answer, is given, only claims and sentences of the evidence count.
     """
     if not any(reference.strip() for reference in references):
         raise InputError(f"No answer to {question[:80]!r} is known, so that R_final means nothing: leave the question out.")
-    told = answer if output is None or answer.startswith(NOTHING) else _told(answer, output)
-    return match_of(told, references, settings.match)
+    if answer.startswith(NOTHING):
+        return 0.0
+    found = match_answer(answer if output is None else _told(answer, output), references).get(settings.match, 0.0)
+    return float(found >= _LEAST_F1) if settings.match == "f1" else found
 
 
 def _told(answer: str, output: ConvCoAOutput) -> str:
@@ -186,14 +183,6 @@ def _told(answer: str, output: ConvCoAOutput) -> str:
     borne = [" ".join(without_marks(text).casefold().split()) for text in known]
     plain = [(statement.claim, without_marks(statement.text).strip()) for statement in statements(answer)]
     return " ".join(claim or text for claim, text in plain if claim or any(text.casefold() in one for one in borne))
-
-
-def match_of(answer: str, references: Sequence[str], match: Match = "cover_em") -> float:
-    """1 if an answer matches a reference, else 0; a refusal matches nothing."""
-    if answer.startswith(NOTHING):
-        return 0.0
-    found = match_answer(answer, references).get(match, 0.0)
-    return float(found >= _LEAST_F1) if match == "f1" else found
 
 
 def reward_of(

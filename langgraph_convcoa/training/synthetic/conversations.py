@@ -15,7 +15,7 @@ import numpy as np
 from langgraph_convcoa.datasets.queries import Dataset, Query
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.text.words import sentences
-from langgraph_convcoa.training.data import TrainingData, TrainingExample
+from langgraph_convcoa.training.data import TrainingData, TrainingExample, add_passages
 from langgraph_convcoa.training.synthetic.ellipsis import (
     Topic,
     definite,
@@ -82,8 +82,7 @@ def synthetic_conversations(dataset: Dataset, count: int, *, seed: int = 0) -> l
     articles = _articles(dataset)
     if len(articles) < 2:
         raise InputError(
-            f"{dataset.name} has questions on {len(articles)} titled article(s); conversations need at least two: give "
-            "`title` to the passages of its corpus."
+            f"{dataset.name} has questions on {len(articles)} titled article(s), not two: give `title` to passages."
         )
     rng = random.Random(seed)  # noqa: S311 - not for secrets
     places = [(article, place) for article in articles for place in range(1, len(article.questions))]
@@ -256,7 +255,6 @@ def with_synthetic(
         for query in (asked[number] for number in order.tolist()):
             found.append(TrainingExample(query.question, (), query.gold, query.question, dataset.name))
         examples += found
-        for identity in sorted({identity for example in found for identity in example.gold} & texts.keys()):
-            if passages.setdefault(identity, texts[identity]).page_content != texts[identity].page_content:
-                raise InputError(f"The passage id {identity!r} stands for two texts, one in {dataset.name}.")
+        answering = sorted({identity for example in found for identity in example.gold} & texts.keys())
+        add_passages(passages, [texts[identity] for identity in answering], dataset.name)
     return TrainingData(tuple(examples), tuple(passages.values()))

@@ -9,7 +9,7 @@ import pytest
 
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.evaluation.methods.base import Kit
-from langgraph_convcoa.evaluation.methods.registry import METHODS, Method, check_methods, make_method
+from langgraph_convcoa.evaluation.methods.registry import METHODS, check_methods, make_method
 from tests.fakes import KeywordRetriever, ScriptedModel
 
 
@@ -34,18 +34,6 @@ def test_a_method_that_searches_needs_a_retriever_and_one_that_asks_a_model() ->
         check_methods(["extractive", "ours"], model=False)
     with pytest.raises(InputError, match="needs a chat model"):
         make_method("ours", Kit(retriever=KeywordRetriever()))
-
-
-def test_a_removed_method_names_the_experiment() -> None:
-    for name in ("few-shot", "ours-without-draft"):
-        with pytest.raises(InputError, match=f"no method '{name}'.* python -m experiments.baselines") as error:
-            check_methods(["ours", name])
-        assert "\n" not in str(error.value)
-
-
-def test_other_methods_are_given_as_a_mapping() -> None:
-    methods = {**METHODS, "few-shot": Method("as closed-book", METHODS["closed-book"].make, searches=False)}
-    assert make_method("few-shot", kit(retriever=None), methods).get_name() == "few-shot"
 
 
 def test_the_names_are_known_before_anything_heavy_is_loaded() -> None:

@@ -1,28 +1,10 @@
 import random
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from langgraph_convcoa.evaluation.metrics.ranking import ndcg, recall, reciprocal_rank
 
 RANKING = ["a", "b", "c", "d"]
-
-
-@pytest.mark.parametrize(
-    ("gold", "k", "expected"),
-    [({"a"}, 1, 1), ({"b"}, 1, 0), ({"a", "d"}, 2, 0.5), ({"a", "x"}, 4, 0.5), ({"x"}, 100, 0), (["a", "a"], 1, 1)],
-)
-def test_recall_is_gold_found_of_all_gold(gold, k, expected):
-    assert recall(RANKING, gold, k) == expected
-
-
-@given(st.permutations(RANKING), st.sets(st.sampled_from([*RANKING, "x"]), min_size=1), st.integers(1, 5))
-def test_measures_lie_between_nothing_and_all(ranking, gold, k):
-    for value in (reciprocal_rank(ranking, gold), recall(ranking, gold, k), ndcg(ranking, gold, k)):
-        assert 0 <= value <= 1 + 1e-12
-    best = sorted(ranking, key=lambda identity: identity not in gold)
-    assert ndcg(best, gold, k) >= ndcg(ranking, gold, k) - 1e-12
 
 
 def test_no_gold_is_an_error():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -90,15 +89,3 @@ def test_two_cannot_write_at_the_same_time(tmp_path: Path) -> None:
     with RunFolder(tmp_path, {}), pytest.raises(InputError, match="another process"):
         RunFolder(tmp_path, {})
     RunFolder(tmp_path, {}).__exit__(None, None, None)
-
-
-def test_failed_questions_and_what_came_after_them_can_be_forgotten(tmp_path: Path) -> None:
-    with RunFolder(tmp_path, {}) as folder:
-        rows: list[Any] = [record(1), record(2, error="no"), record(3), record(4, "other"), record(5, conversation="d")]
-        for row in rows:
-            folder.append(row)
-        assert folder.drop_failed() == 2
-        assert [one.id for one in folder.answers()] == ["q1", "q4", "q5"]
-        folder.append(record(2))
-        assert [one.id for one in folder.answers()][-1] == "q2"
-        assert folder.drop_failed() == 0

@@ -11,11 +11,10 @@ from typing import Any
 
 import pytest
 from langchain_core.language_models import FakeListChatModel
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.outputs import ChatGeneration
 
 from langgraph_convcoa.errors import ModelError
-from langgraph_convcoa.evaluation.methods.base import SAMPLE
 from langgraph_convcoa.evaluation.runs.meter import Meter
 from langgraph_convcoa.evaluation.runs.reply_cache import ReplyCache, ReplyCacheError, keep_replies
 from langgraph_convcoa.reasoning.models import load_chat_model
@@ -80,14 +79,11 @@ async def test_what_makes_another_request(cache: ReplyCache) -> None:
         await model.ainvoke("b")
         await model.bind(temperature=0.7).ainvoke("a")
         await model.bind(stop=["x"]).ainvoke("a")
-        token = SAMPLE.set(1)
-        await model.ainvoke("a")
-        SAMPLE.reset(token)
+        sample = HumanMessage("a", additional_kwargs={"sample": 1})
+        await model.ainvoke([sample])
         await keep_replies(model_of(server, max_tokens=5), cache).ainvoke("a")
         assert len(server.requests) == 6
-        token = SAMPLE.set(1)
-        await model.ainvoke("a")
-        SAMPLE.reset(token)
+        await model.ainvoke([sample])
         await model.bind(stop=["x"]).ainvoke("a")
         assert len(server.requests) == 6
 

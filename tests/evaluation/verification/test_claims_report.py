@@ -40,7 +40,7 @@ def test_a_verifier_that_is_right_accepts_the_true_claims_alone():
 def test_the_rules_and_the_words_are_measured_side_by_side():
     report = evaluate_verification(CLAIMS)
     assert [row.verifier for row in report.rows] == ["default", "lexical"]
-    assert len(report.tables()) == 4
+    assert len(report.tables()) == 3
     assert json.loads(json.dumps(report.to_dict()))["rows"][0]["all"]["true"] == 2
 
 

@@ -11,7 +11,7 @@ import torch
 from langgraph_convcoa.errors import InputError, ModelError
 from langgraph_convcoa.graph import build_graph
 from langgraph_convcoa.reasoning.models import load_chat_model
-from langgraph_convcoa.training.planner.models import load_planner
+from langgraph_convcoa.training.planner.grpo import load_planner
 from tests.training.planner.tiny import Library, tiny_policy
 
 pytest.importorskip("peft")

@@ -14,8 +14,8 @@ from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.training.planner.reward import (
     RewardSettings,
     TurnReward,
+    answer_matches,
     fault_of,
-    match_of,
     mean_figures,
     reward_of,
     turn_reward,
@@ -135,7 +135,7 @@ def test_the_form_of_a_plan_is_read_strictly(text: str, fault: str) -> None:
     ],
 )
 def test_what_matches_is_a_choice(answer: str, match: Any, matched: float) -> None:
-    assert match_of(answer, ["nobody at all", "Ada Lovelace"], match) == matched
+    assert answer_matches(answer, "Who?", ["nobody at all", "Ada Lovelace"], RewardSettings(match=match)) == matched
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])

@@ -1,10 +1,10 @@
-"""The command: what is read, and the folder that it goes into."""
+"""`convcoa index`: documents into an index on disk, or into an engine."""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -12,13 +12,11 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-import typer
-
 from langgraph_convcoa.cli.console import consoles, print_json, warn
-from langgraph_convcoa.cli.documents import documents_path, is_web, web_documents
-from langgraph_convcoa.cli.index.engine import EngineOptions, index_into_engine
-from langgraph_convcoa.cli.options import INDEX_VARIABLE, AsJson, grouped, option, removed_option
+from langgraph_convcoa.cli.documents import default_encoder, documents_path, is_engine, is_web, place_of, web_documents
+from langgraph_convcoa.cli.options import INDEX_VARIABLE, AsJson, EngineCollection, Tenant, argument, grouped, option
 from langgraph_convcoa.errors import InputError, one_of
+from langgraph_convcoa.errors.redaction import redact
 
 if TYPE_CHECKING:
     from langchain_core.documents import Document
@@ -37,56 +35,30 @@ class FolderOptions:
     """The options of an index in a folder."""
 
     out: Annotated[Path | None, option("DIR", "Folder of the index.")] = None
-    dtype: Annotated[
-        str | None,
-        option(
-            "|".join(DTYPES),
-            "How the patterns are stored: float32 unless the index has another type already; int8 takes a quarter.",
-        ),
-    ] = None
-    graph: Annotated[
-        bool | None,
-        option(
-            None,
-            "Keep an evidence graph too, as a new index does: for questions that need several passages.",
-            "--graph/--no-graph",
-        ),
-    ] = None
-    prune: Annotated[
-        bool, option(None, "Delete the documents of the index that were not read of PATH this time.", "--prune")
-    ] = False
-    watch: Annotated[
-        bool, option(None, "Go on until Ctrl-C, and take over what is added, changed and deleted in PATH.", "--watch")
-    ] = False
-    approximate: Annotated[
-        bool,
-        removed_option(
-            "leave it out, the search is exact; for millions of passages load them into an engine (--to URL)", "--approximate"
-        ),
-    ] = False
-    exact: Annotated[bool, removed_option("leave it out, every search is exact", "--exact")] = False
-    windows: Annotated[
-        str | None, removed_option("leave it out; passages and their windows are encoded apart", "--windows")
-    ] = None
+    dtype: Annotated[str | None, option("|".join(DTYPES), "float32 for a new index; int8 takes a quarter.")] = None
+    graph: Annotated[bool | None, option(None, "Keep an evidence graph, as new indexes do.", "--graph/--no-graph")] = None
+    prune: Annotated[bool, option(None, "Delete documents of the index that PATH no longer has.", "--prune")] = False
+    watch: Annotated[bool, option(None, "Update the index until Ctrl-C when files of PATH change.", "--watch")] = False
+
+
+@dataclass(frozen=True)
+class EngineOptions:
+    """The options of an index in an engine."""
+
+    to: Annotated[str | None, option("URL", "An engine instead: postgresql://user@host/database?collection=NAME.")] = None
+    collection: EngineCollection = None
+    tenant: Tenant = None
+    ray: Annotated[str | None, option("ADDRESS", 'Load with Ray: "local", or the address of a cluster.')] = None
+    workers: Annotated[int | None, option("N", "Of Ray; one a GPU, or one a processor, when left out.", min=1)] = None
+    cache: Annotated[Path | None, option("FILE", "Keep what was encoded for an engine, for another run.")] = None
 
 
 @grouped(FolderOptions, EngineOptions)
 def index(
     folder: FolderOptions,
     engine: EngineOptions,
-    paths: Annotated[
-        list[str],
-        typer.Argument(metavar="PATH...", help="Files and folders of documents, addresses of web pages or of a sitemap."),
-    ],
-    passages: Annotated[
-        bool,
-        option(
-            None,
-            "Every PATH is a collection of passages, one a row of .jsonl or .tsv files, such as a data set's: read as a "
-            "stream, however many there are.",
-            "--passages",
-        ),
-    ] = False,
+    paths: Annotated[list[str], argument("PATH...", "Files and folders, addresses of web pages or of a sitemap.")],
+    passages: Annotated[bool, option(None, "Each row of PATH (.jsonl, .tsv) is a passage.", "--passages")] = False,
     max_pages: Annotated[int | None, option("N", "The most pages to read of a sitemap; 500 when left out.", min=1)] = None,
     as_json: AsJson = False,
     max_mb: Annotated[float, option("N", "The most text to read of a PATH, in megabytes.", min=0.001)] = 1000.0,
@@ -116,22 +88,22 @@ def index(
     names = ("dtype", "graph", "prune", "watch") if folder.out is None else ("collection", "tenant", "ray", "workers", "cache")
     if given := [name for name in names if getattr(wrong, name) != getattr(type(wrong), name)]:
         raise InputError(f"--{given[0]} is of {other}, not of {own}")
-    text = partial(read_all, tuple(paths), passages, int(max_mb * 1e6), max_pages)
+    read_documents = partial(read_all, tuple(paths), passages, int(max_mb * 1e6), max_pages)
     if address is not None:
-        index_into_engine(text, address, engine, as_json)
+        _index_into_engine(read_documents, address, engine, as_json)
         return
-    # Before the index is made, so that a wrong path makes none.
+    # A wrong path raises here, before the index is made.
     files = _watched(paths, passages, int(max_mb * 1e6)) if folder.watch else None
-    _index_into_folder(text, folder, files, as_json)
+    _index_into_folder(read_documents(), folder, files, as_json)
 
 
 def _index_into_folder(
-    read_documents: Callable[[], Iterator[Document]], options: FolderOptions, files: WatchedFiles | None, as_json: bool
+    documents: Iterator[Document], options: FolderOptions, files: WatchedFiles | None, as_json: bool
 ) -> None:
     assert options.out is not None
     stored = None if options.dtype is None else one_of("--dtype", options.dtype, DTYPES)
-    documents, seen, sources = read_documents(), set[str](), set[str]()
     if files is None:
+        # An error of the first document is raised before the index is made.
         documents = chain([next(documents)], documents)
     from langgraph_convcoa.retrieval.changes import Committed
     from langgraph_convcoa.retrieval.corpus import read
@@ -139,50 +111,89 @@ def _index_into_folder(
     from langgraph_convcoa.retrieval.graph.settings import graph_settings
     from langgraph_convcoa.retrieval.index.database import is_index
     from langgraph_convcoa.retrieval.index.index import open_or_create, put_graph
-    from langgraph_convcoa.retrieval.memory_corpus import MemoryCorpus
-    from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 
-    encoder = HopfieldRetriever(corpus=MemoryCorpus()).encoder
+    encoder, ids = default_encoder(), set[str]()
     opened = open_or_create(options.out, encoder, stored, {} if is_index(options.out) else {"graph": True})
     if options.graph is not None:
         put_graph(opened, graph_settings(options.graph))
-    added = updated = unchanged = deleted = 0
+
+    def noted() -> Iterator[Document]:
+        for document in documents:
+            ids.add(str(document.id))
+            yield document
+
     if files is not None:
         added, updated, _ = files.sync(opened, encoder, progress=True)
-        seen = files.ids
-        unchanged = len(seen) - added - updated
+        ids = files.ids
+        unchanged = len(ids) - added - updated
     else:
-        done = Committed.total(opened.ingest(_noted(documents, seen, sources), encoder, replace=True, progress=True))
+        done = Committed.total(opened.ingest(noted(), encoder, replace=True, progress=True))
         added, updated, unchanged = done.added, done.updated, done.unchanged
-    if options.prune:
-        deleted = len(opened.delete({document_id(passage.document) for passage in read(opened.snapshot())} - seen))
+    gone = {document_id(passage.document) for passage in read(opened.snapshot())} - ids if options.prune else set()
+    counts = {"added": added, "updated": updated, "unchanged": unchanged, "deleted": len(opened.delete(gone))}
     _save(opened)
-    counts = {"added": added, "updated": updated, "unchanged": unchanged, "deleted": deleted}
-    linked = graph_settings(opened.head.settings.get("graph")) is not None
-    _report(options, opened, counts, len(sources), linked=linked, as_json=as_json)
-    if files is not None:
-        _follow(files, opened, encoder, as_json)
-
-
-def _report(
-    options: FolderOptions, opened: Index, counts: dict[str, int], sources: int, *, linked: bool, as_json: bool
-) -> None:
-    assert options.out is not None
-    patterns, kept = opened.snapshot().pattern_count, opened.head.dtype
+    patterns, kept, linked = opened.snapshot().pattern_count, opened.head.dtype, bool(opened.head.settings.get("graph"))
     size = sum(file.stat().st_size for file in options.out.iterdir() if file.is_file())
     if as_json:
         about = {"passages": len(opened), "patterns": patterns, "dtype": kept, "graph": linked, "bytes": size}
         print_json({"index": str(options.out), **counts, **about})
+    else:
+        deleted = f", {counts['deleted']} deleted" if options.prune else ""
+        graph = "with an evidence graph, " if linked else ""
+        consoles()[0].out(
+            f"{options.out}: {added} documents added, {updated} updated, {unchanged} unchanged{deleted}; "
+            f"{len(opened)} passages, {patterns} patterns as {kept}, {graph}{size / 1e6:.1f} MB"
+        )
+    if files is not None:
+        _follow(files, opened, encoder, as_json)
+
+
+def _index_into_engine(
+    read: Callable[[Told], Generator[Document]], address: str, options: EngineOptions, as_json: bool
+) -> None:
+    """Load documents into an engine."""
+    collection, tenant, ray = options.collection, options.tenant, options.ray
+    if not is_engine(address):
+        from langgraph_convcoa.retrieval.engine.choose import SCHEMES
+
+        known = " or ".join(SCHEMES)
+        raise InputError(f"--to takes the address of an engine, which begins with {known}, not {redact(address)}")
+    if options.workers is not None and ray is None:
+        raise InputError("--workers are of Ray: give --ray local, or the address of a cluster")
+    from langgraph_convcoa.retrieval.encoders.cache import PatternCache
+    from langgraph_convcoa.retrieval.engine.choose import open_engine
+    from langgraph_convcoa.retrieval.engine.load import load_into
+    from langgraph_convcoa.retrieval.engine.ray_load import check_ray, ray_load
+
+    if ray is not None:
+        check_ray()
+    opened = partial(open_engine, address, collection=collection, tenant=tenant)
+    engine, encoder = opened(), default_encoder()
+
+    # Errors of a path are raised before anything is made and before Ray starts.
+    documents = read(_warn_skipped)
+    found = chain([next(documents)], documents)
+    engine.open(encoder.dimension, encoder.name, create=True)
+    if ray is None:
+        store = None if options.cache is None else PatternCache(options.cache)
+        loaded = load_into(engine, found, encoder, cache=store, progress=True)
+    else:
+        workers, cache = options.workers, options.cache
+        loaded = ray_load(opened, found, encoder, address=ray, workers=workers, cache=cache, progress=True)
+    place, count = place_of(address, collection, tenant), engine.count()
+    engine.close()
+    if as_json:
+        counts = {"added": loaded.added, "updated": loaded.updated, "unchanged": loaded.unchanged}
+        print_json({"index": place, **counts, "written": loaded.passages, "passages": count})
         return
-    gone = f", {counts['deleted']} deleted" if options.prune else ""
-    # A page of a PDF or some rows of a table are a document.
-    given = counts["added"] + counts["updated"] + counts["unchanged"]
-    origin = f" (parts of {sources} file{'' if sources == 1 else 's'})" if 0 < sources < given else ""
-    graph = "with an evidence graph, " if linked else ""
     consoles()[0].out(
-        f"{options.out}: {counts['added']} documents added, {counts['updated']} updated, {counts['unchanged']} unchanged"
-        f"{origin}{gone}; {len(opened)} passages, {patterns} patterns as {kept}, {graph}{size / 1e6:.1f} MB"
+        f"{place}: {loaded.added} documents added, {loaded.updated} updated, {loaded.unchanged} unchanged; "
+        f"{loaded.passages} passages written, {count} there"
     )
+
+
+def _warn_skipped(name: str, reason: str) -> None:
+    warn(f"skipped: {name} {reason}")
 
 
 def _save(opened: Index) -> None:
@@ -205,7 +216,7 @@ def _watched(paths: Sequence[str], passages: bool, max_bytes: int) -> WatchedFil
     for place, _ in places:
         if not place.is_dir():
             DocumentFiles(place).names()
-    return WatchedFiles(places, max_bytes=max_bytes, told=lambda name, reason: warn(f"skipped: {name} {reason}"))
+    return WatchedFiles(places, max_bytes=max_bytes, told=_warn_skipped)
 
 
 def _follow(files: WatchedFiles, opened: Index, encoder: Encoder, as_json: bool) -> None:
@@ -222,14 +233,6 @@ def _follow(files: WatchedFiles, opened: Index, encoder: Encoder, as_json: bool)
                     f"{changed.deleted} deleted; {len(opened)} passages"
                 )
     _save(opened)
-
-
-def _noted(documents: Iterable[Document], ids: set[str], sources: set[str]) -> Iterator[Document]:
-    for document in documents:
-        ids.add(str(document.id))
-        if source := document.metadata.get("source"):
-            sources.add(str(source))
-        yield document
 
 
 def _prefix(path: str) -> str:
