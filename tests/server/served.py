@@ -7,7 +7,7 @@ import json
 import socket
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -50,7 +50,9 @@ class Served:
         self.listening = listen("127.0.0.1", 0)
         self.host = f"127.0.0.1:{self.listening.getsockname()[1]}"
         self.url = f"http://{self.host}"
-        self.model = ScriptedModel(by_prompt=self._reply)
+        self.reply: Callable[[str], Any] = self._reply
+        # Looked up at each call: a graph may use a copy of the model.
+        self.model = ScriptedModel(by_prompt=lambda prompt: self.reply(prompt))
         retriever = HopfieldRetriever.from_documents(documents(), encoder=self.encoder)
         context = ConvCoAContext(approve=approve or [])
         settings = Settings(

@@ -56,7 +56,7 @@ class Script:
     def __init__(self, server: Served) -> None:
         self.server = server
         self.left: list[Any] = []
-        server.model.by_prompt = self
+        server.reply = self
 
     def __call__(self, prompt: str) -> Any:
         self.server.asked += 1

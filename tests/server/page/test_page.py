@@ -37,7 +37,7 @@ def answered(page: Page, turns: int = 1) -> None:
 @contextmanager
 def replies(server: Served, *given: str | Exception) -> Iterator[None]:
     """What the model says within a block, in order; the last again and again."""
-    script = server.model.by_prompt if isinstance(server.model.by_prompt, Script) else Script(server)
+    script = server.reply if isinstance(server.reply, Script) else Script(server)
     script.left = list(given)
     try:
         yield
@@ -98,7 +98,7 @@ def test_a_newcomer_gets_to_a_source_with_one_command(browser: Browser, tmp_path
             assert page.locator(".suggestion").count() == 3
             ask(page, "Who introduced the Hopfield network?")
             page.locator("button.mark").first.click()
-            quote = page.locator("#panel mark")
+            quote = page.locator("#panel mark").first
             assert quote.inner_text() == "The Hopfield network was introduced by the physicist John Hopfield."
             assert quote.evaluate("element => element.getBoundingClientRect().top < innerHeight")
             assert page.locator(".foot-line .chain-button").inner_text() == "1 sub-question: answered"
