@@ -137,12 +137,7 @@ class ConvCoAContext(BaseModel):
         return getattr(self, f"{node}_model", None) or self.model
 
     def of_action(self, name: str) -> dict[str, Any]:
-        """The settings of one action that are set; {} for an action without settings.
-
-        Example:
-            >>> ConvCoAContext(data_analysis={"max_rows": 3}).of_action("data_analysis")
-            {'max_rows': 3}
-        """
+        """The settings of one action that are set; {} for an action without settings."""
         own = getattr(self, name, None) if name in type(self).model_fields else None
         return own.model_dump(exclude_none=True) if isinstance(own, BaseModel) else {}
 

@@ -42,12 +42,7 @@ def node_usage(seconds: float = 0.0, retrievals: int = 0) -> NodeUsage:
 
 
 def add_costs(costs: dict[str, NodeUsage], more: dict[str, NodeUsage]) -> dict[str, NodeUsage]:
-    """Reducer of the per-node costs of a turn, which begins with `recall`.
-
-    Example:
-        >>> add_costs({"plan": node_usage(1.0)}, {"plan": node_usage(0.5, retrievals=1)})["plan"]["seconds"]
-        1.5
-    """
+    """Reducer of the per-node costs of a turn, which begins with `recall`."""
     costs = {} if "recall" in more else costs
     return costs | {node: _sum([costs.get(node) or node_usage(), cost]) for node, cost in more.items()}
 

@@ -25,15 +25,6 @@ def as_actions(retriever: Retriever | None, given: Sequence[Action | BaseTool | 
 
     Raises:
         InputError: Nothing is given, or something that is none of these; two retrievers would have one name.
-
-    Example:
-        >>> from langchain_core.tools import tool
-        >>> @tool
-        ... def population(city: str) -> str:
-        ...     "The population of a city."
-        ...     return f"{city} has 9 million inhabitants."
-        >>> [action.name for action in as_actions(None, [population])]
-        ['population']
     """
     if given is not None and not isinstance(given, Sequence):
         raise InputError(f"actions must be a list of actions, not {type(given).__name__}")

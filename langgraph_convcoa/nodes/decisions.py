@@ -35,28 +35,20 @@ REVIEWED_NODES = (PLAN, CORRECT, ANSWER)
 _CHECKPOINTER = "__pregel_checkpointer"
 
 
-def check_approve(names: Collection[str], actions: Collection[str]) -> list[str]:
+def check_approve(names: Collection[str], actions: Collection[str], config: RunnableConfig | None = None) -> list[str]:
     """The names of the setting `approve`, each once.
 
     Raises:
-        InputError: A name is neither an action of the graph nor a node whose result can be approved.
+        InputError: A name is neither an action of the graph nor a node whose result can be approved, or the graph of a run
+            (`config`) has no checkpointer.
     """
     known = [*REVIEWED_NODES, *actions]
     if unknown := [name for name in names if name not in known]:
         raise InputError(f"approve names {unknown[0]!r}: it takes {', '.join(known)}")
-    return [name for name in known if name in names]
-
-
-def wanted_approvals(wanted: Collection[str], actions: Collection[str], config: RunnableConfig) -> list[str]:
-    """The setting `approve` of a run, checked before anything is paid for.
-
-    The state keeps it, because a turn is often resumed without the settings with which it began.
-    """
-    names = check_approve(wanted, actions)
     # LangGraph always sets the key. If a later version renames it, the check is skipped.
-    if names and config.get("configurable", {}).get(_CHECKPOINTER, True) is None:
+    if names and config and config.get("configurable", {}).get(_CHECKPOINTER, True) is None:
         raise InputError("approve needs a checkpointer, so that the turn can wait: build_graph(...).compile(checkpointer=...)")
-    return names
+    return [name for name in known if name in names]
 
 
 def _says_something(text: str) -> str:

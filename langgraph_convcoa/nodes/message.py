@@ -21,12 +21,6 @@ def answer_message(
     """The answer as a message: one text block of LangChain's standard content, with an annotation for each citation.
 
     `titles` maps ids of documents to titles; by default the title is the source.
-
-    Example:
-        >>> cited = [{"id": "a.md#0", "source": "a.md", "quote": "Hopfield described it in 1982."}]
-        >>> message = answer_message("It was 1982 [1].", cited)
-        >>> message.content_blocks[0]["annotations"][0]["cited_text"]
-        'Hopfield described it in 1982.'
     """
     block = {"type": "text", "text": text, "annotations": citation_annotations(text, citations, titles)}
     content: list[str | dict[Any, Any]] = [block]

@@ -8,7 +8,7 @@ from langgraph.types import Overwrite
 from langgraph_convcoa.memory import sharing
 from langgraph_convcoa.memory.asked import read_conversation
 from langgraph_convcoa.memory.knowledge_set import ContextualKnowledgeSet, Round
-from langgraph_convcoa.nodes.decisions import wanted_approvals
+from langgraph_convcoa.nodes.decisions import check_approve
 from langgraph_convcoa.nodes.parts import GraphParts, TurnRuntime, Update
 from langgraph_convcoa.state import ConvCoAState, empty_reply
 
@@ -36,7 +36,8 @@ def recall(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runti
     return {
         "asked": asked.question,
         "asked_message_id": asked.message_id,
-        "approve": wanted_approvals(settings.approve, parts.actions.actions, config),
+        # In the state: a turn is often resumed without the settings with which it began.
+        "approve": check_approve(settings.approve, parts.actions.actions, config),
         "history": history,
         "knowledge_view": view,
         "shared": shared,

@@ -106,11 +106,6 @@ class ModelClient:
 
     Raises:
         ModelCallError: The model did not answer. A transient failure is tried once more.
-
-    Example:
-        >>> from langchain_core.language_models import FakeListChatModel
-        >>> ModelClient(FakeListChatModel(responses=["{}"]).with_retry()).ask("?", {"title": "plan", "type": "object"})
-        '{}'
     """
 
     def __init__(self, model: ChatModel) -> None:

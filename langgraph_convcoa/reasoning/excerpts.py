@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from langchain_core.documents import Document
 
-from langgraph_convcoa.text.words import ENDED, Sentence, content_words, sentences
+from langgraph_convcoa.text.words import CLOSING, STOPS, Sentence, content_words, sentences
 
 WORDS_A_PASSAGE = 150
 """Words of a passage on average: less loses facts that answers need, more costs tokens and lengthens answers."""
@@ -22,6 +23,7 @@ _QUOTED = 1.5
 _NEIGHBOUR = 0.5
 """Values of a sentence in the passage's quote, and of one beside a chosen sentence, in words of the question."""
 _REPEATED_LINE_WORDS = 3
+_ENDED = re.compile(rf"[{STOPS}][{CLOSING}]*\s*\Z")
 
 
 @dataclass(frozen=True)
@@ -108,7 +110,7 @@ def _without(repeated: set[str], document: Document, kept: Collection[str], show
     lines = document.page_content.strip().split("\n")
     if len(lines) > 1 and title and lines[0].strip().strip("#* ") == title:
         lines = lines[1:]
-    first = {line.strip() for line in lines if ENDED.search(line)} - shown
+    first = {line.strip() for line in lines if _ENDED.search(line)} - shown
     shown |= first
     left_out = repeated - first
     left = [line for line in lines if line.strip() not in left_out or any(text in line for text in kept)]

@@ -29,12 +29,6 @@ def chat_models(model: object, config: RunnableConfig | None = None) -> list[Bas
 
     Raises:
         ModelError: It is not a chat model, nor wrappers around one.
-
-    Example:
-        >>> from langchain_core.language_models import FakeListChatModel
-        >>> first, second = FakeListChatModel(responses=["a"]), FakeListChatModel(responses=["b"])
-        >>> [model.responses for model in chat_models(first.bind(stop=["."]).with_fallbacks([second.with_retry()]))]
-        [['a'], ['b']]
     """
     if isinstance(model, BaseChatModel):
         return [model]

@@ -19,12 +19,7 @@ _POLAR = ("yes", "no")
 
 
 def normalise_answer(text: str) -> str:
-    """SQuAD's normalisation: lower case, no punctuation (nor …), no articles, single spaces.
-
-    Example:
-        >>> normalise_answer("The Duke, of  York.")
-        'duke of york'
-    """
+    """SQuAD's normalisation: lower case, no punctuation (nor …), no articles, single spaces."""
     return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())
 
 

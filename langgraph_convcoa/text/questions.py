@@ -62,12 +62,7 @@ _EDGES = "\"'“”‘’.,;:!?()[]{}…—–-"
 
 
 def answer_type(question: str) -> AnswerType:
-    """The kind of answer that the first question word asks for; "thing" where no rule says more.
-
-    Example:
-        >>> [answer_type(q) for q in ("When was it built?", "How many are there?", "Who wrote it?", "What is a memory?")]
-        ['date', 'number', 'person', 'thing']
-    """
+    """The kind of answer that the first question word asks for; "thing" where no rule says more."""
     found = [(match.start(), kind) for kind, pattern in _TYPE_PATTERNS.items() if (match := pattern.search(question))]
     # A later question word joins a clause: "Who ruled when the city fell?"
     return min(found)[1] if found else "thing"
@@ -98,12 +93,7 @@ def is_name(token: str, first: bool) -> bool:
 
 
 def leans_on_conversation(question: str) -> bool:
-    """True if a question has a word that may point to earlier turns: a pronoun, "the same", "and" or "what about" first.
-
-    Example:
-        >>> leans_on_conversation("When was it built?"), leans_on_conversation("When was Oslo built?")
-        (True, False)
-    """
+    """True if a question has a word that may point to earlier turns: a pronoun, "the same", "and" or "what about" first."""
     return _LEANS.search(question) is not None
 
 

@@ -24,23 +24,13 @@ def printable(text: str) -> str:
 
 
 def json_text(value: Any, *, ascii_only: bool = False, indent: int | None = None) -> str:
-    r"""JSON for a terminal or a file: what a terminal would obey is escaped.
-
-    Example:
-        >>> json_text({"quote": "a\x9b31m\x1b é"})
-        '{"quote": "a\\u009b31m\\u001b é"}'
-    """
+    r"""JSON for a terminal or a file: what a terminal would obey is escaped."""
     text = json.dumps(value, ensure_ascii=ascii_only, indent=indent)
     return _RAW_IN_JSON.sub(lambda sign: f"\\u{ord(sign[0]):04x}", text)
 
 
 def one_line(text: str, limit: int = 240) -> str:
-    r"""The text on one line, shortened at a word.
-
-    Example:
-        >>> one_line("one  two\nthree four", limit=14)
-        'one two three…'
-    """
+    r"""The text on one line, shortened at a word."""
     line = " ".join(printable(text).split())
     if len(line) <= limit:
         return line

@@ -57,12 +57,7 @@ class Term:
 
 
 def may_be_name(form: str) -> bool:
-    """True if a stem in lower case is no English word, also without a prefix.
-
-    Example:
-        >>> [may_be_name(form) for form in ("colbert", "unbound", "sparsemax")]
-        [True, False, True]
-    """
+    """True if a stem in lower case is no English word, also without a prefix."""
     rests = [form[len(prefix) :] for prefix in ("", *_PREFIXES) if form.startswith(prefix)]
     # Of "reshaped" the stem is without the e that "shape" keeps.
     return not any(rest in _dictionary() or f"{rest}e" in _dictionary() for rest in rests)

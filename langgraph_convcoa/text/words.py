@@ -124,12 +124,7 @@ class Word(NamedTuple):
 
 
 def words(text: str) -> list[str]:
-    """Lower-cased words of a text in order, punctuation and the commas of thousands dropped.
-
-    Example:
-        >>> words("He got an apple, 3.5 pears (and U.S. plums) for 1,200.")
-        ['he', 'got', 'an', 'apple', '3.5', 'pears', 'and', 'u', 's', 'plums', 'for', '1200']
-    """
+    """Lower-cased words of a text in order, punctuation and the commas of thousands dropped."""
     return [word.lower() for word in _raw_words(text)]
 
 

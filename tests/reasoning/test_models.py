@@ -29,17 +29,13 @@ def test_a_base_url_needs_no_key() -> None:
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
-        ("openai:gpt-4.1-mini", {}, "set OPENAI_API_KEY"),
-        ("gpt-4.1-mini", {}, "set OPENAI_API_KEY"),
-        ("nonsense", {}, "unknown model"),
-        ("no-such-provider:x", {}, "unknown model"),
-        ("mistralai:x", {}, "package that is not installed"),
-        ("", {}, "empty"),
-        ("openai:x", {"base_url": "ftp://x"}, "http"),
+        ("openai:gpt-4.1-mini", {}, "set OPENAI_API_KEY"), ("gpt-4.1-mini", {}, "set OPENAI_API_KEY"),
+        ("nonsense", {}, "unknown model"), ("no-such-provider:x", {}, "unknown model"),
+        ("mistralai:x", {}, "package that is not installed"), ("", {}, "empty"), ("openai:x", {"base_url": "ftp://x"}, "http"),
         ("openai:x", {"load_in_8bit": True}, "local models"),
         ("huggingface:/no/such/folder", {}, "cannot load the local model"),
     ],
-)
+)  # fmt: skip
 def test_what_cannot_be_built_says_why_in_one_line(name: str, options: dict[str, object], message: str) -> None:
     with pytest.raises(ModelError, match=message) as caught:
         load_chat_model(name, **options)  # type: ignore[arg-type]

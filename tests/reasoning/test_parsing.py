@@ -44,17 +44,12 @@ def test_malformed_plans_are_read(text: str) -> None:
 @pytest.mark.parametrize(
     ("written", "meant"),
     [
-        ("Web-querying", "web_querying"),
-        ("Web-querying Engine", "web_querying"),
-        ("web", "web_querying"),
-        ("DATA ANALYSIS", "data_analysis"),
-        ("Data-analyzing", "data_analysis"),
-        ("Knowledge-retrieval", "knowledge_retrieval"),
-        ("Oracle", "knowledge_retrieval"),
-        ("", "knowledge_retrieval"),
+        ("Web-querying", "web_querying"), ("Web-querying Engine", "web_querying"), ("web", "web_querying"),
+        ("DATA ANALYSIS", "data_analysis"), ("Data-analyzing", "data_analysis"),
+        ("Knowledge-retrieval", "knowledge_retrieval"), ("Oracle", "knowledge_retrieval"), ("", "knowledge_retrieval"),
         (None, "knowledge_retrieval"),
     ],
-)
+)  # fmt: skip
 def test_action_names_are_mended(written: str | None, meant: str) -> None:
     assert parse({"chain": [{"action": written, "sub": "s?"}]}).nodes[0].action == meant
 
@@ -178,13 +173,10 @@ def test_what_is_no_text_is_no_final_answer(noise: str) -> None:
 @pytest.mark.parametrize(
     ("text", "answer"),
     [
-        ("<think>Hm.</think>It was 1982.", "It was 1982."),
-        ("\n<think>\nHm.\n</think>\n\nIt was 1982.", "It was 1982."),
-        ("<think>never closed", ""),
-        ("It <think>was</think> 1982.", "It <think>was</think> 1982."),
-        ("<thin", "<thin"),
+        ("<think>Hm.</think>It was 1982.", "It was 1982."), ("\n<think>\nHm.\n</think>\n\nIt was 1982.", "It was 1982."),
+        ("<think>never closed", ""), ("It <think>was</think> 1982.", "It <think>was</think> 1982."), ("<thin", "<thin"),
         ("", ""),
     ],
-)
+)  # fmt: skip
 def test_only_a_thought_at_the_beginning_goes(text: str, answer: str) -> None:
     assert without_thought(text) == answer

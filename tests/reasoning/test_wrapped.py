@@ -78,17 +78,12 @@ def test_what_is_no_model_is_refused(other: Any, message: str) -> None:
 @pytest.mark.parametrize(
     ("model", "again"),
     [
-        (ScriptedModel(), False),
-        (named("a", max_retries=0), False),
-        (named("a"), True),
-        (ScriptedModel().with_retry(), True),
-        (ScriptedModel().bind(x=1), False),
-        (ScriptedModel().bind(x=1).with_retry().with_config(tags=["t"]), True),
+        (ScriptedModel(), False), (named("a", max_retries=0), False), (named("a"), True), (ScriptedModel().with_retry(), True),
+        (ScriptedModel().bind(x=1), False), (ScriptedModel().bind(x=1).with_retry().with_config(tags=["t"]), True),
         (ScriptedModel().with_fallbacks([ScriptedModel().with_retry()]), True),
         (ScriptedModel().with_fallbacks([ScriptedModel()]), False),
-        (named("a", max_retries=0).configurable_fields(model_name=ConfigurableField("model")), False),
-        (configurable(), True),
+        (named("a", max_retries=0).configurable_fields(model_name=ConfigurableField("model")), False), (configurable(), True),
     ],
-)
+)  # fmt: skip
 def test_whether_a_model_asks_again_by_itself(model: ChatModel, again: bool) -> None:
     assert retries(model) is again

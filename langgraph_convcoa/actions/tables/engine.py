@@ -157,12 +157,7 @@ def _samples(values: Iterable[object]) -> tuple[str, ...]:
 
 
 def describe(tables: Sequence[Table], budget: int, *, values: bool = True) -> str:
-    """The tables as text of at most `budget` characters. A longer text loses comments, then values, then columns.
-
-    Example:
-        >>> describe([Table("sales", (Column("year", "BIGINT", ("2019",)),), "sales.csv")], 1000)
-        '- sales, from sales.csv: year BIGINT (2019)'
-    """
+    """The tables as text of at most `budget` characters. A longer text loses comments, then values, then columns."""
     for samples, comments, columns in ((True, True, True), (True, False, True), (False, False, True), (False, False, False)):
         text = "\n".join(_line(table, samples and values, comments, columns) for table in tables)
         if len(text) <= budget:

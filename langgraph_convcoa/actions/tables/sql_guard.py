@@ -44,12 +44,6 @@ def check_query(sql: str, dialect: str, tables: Sequence[Table], *, max_rows: in
 
     A Markdown fence around it is removed. Tables without a schema may be called with `default_schema` ("public"). The message
     of the ActionInputError says why a query is refused.
-
-    Example:
-        >>> from langgraph_convcoa.actions.tables.engine import Column
-        >>> sales = Table("sales", (Column("year", "BIGINT"),), "sales.csv")
-        >>> check_query("select max(year) from sales;", "duckdb", [sales], max_rows=10).executed
-        'SELECT MAX("year") FROM "sales" LIMIT 10'
     """
     try:
         return _checked(_bare(sql), dialect, tables, max_rows, default_schema)

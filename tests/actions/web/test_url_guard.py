@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langgraph_convcoa.actions.web.fetch import Fetcher, FetchLimits, PageError
-from langgraph_convcoa.actions.web.url_guard import BlockedURLError, Guard, is_public, never_holds_pages, resolve
+from langgraph_convcoa.actions.web.url_guard import BlockedURLError, Guard, is_public, never_holds_pages
 from langgraph_convcoa.errors import InputError
 from tests.actions.web.site import Canary, Served, Site, article
 
@@ -255,7 +255,3 @@ def test_public_pages_pass() -> None:
     ):
         assert Guard().check_url(url).scheme in ("http", "https")
     assert httpx.URL(Guard().check_url("https://example.org/a#b")).fragment == ""
-
-
-async def test_the_system_resolver_gives_addresses() -> None:
-    assert "127.0.0.1" in await resolve("127.0.0.1", 80)
