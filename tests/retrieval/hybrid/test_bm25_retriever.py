@@ -110,14 +110,6 @@ def test_without_the_file_or_with_an_old_one_scores_are_the_same(encoder, tmp_pa
     assert scores(HopfieldRetriever.from_pretrained(tmp_path / "index", encoder=encoder)) == pytest.approx(expected, abs=1e-6)
 
 
-def test_another_process_sees_a_change_of_words(encoder, tmp_path):
-    made = HopfieldRetriever.from_documents(DOCUMENTS, encoder=encoder, path=tmp_path / "index", lexical_weight=1.0)
-    reader = HopfieldRetriever.from_pretrained(tmp_path / "index", encoder=encoder)
-    assert next(iter(scores(reader))) == "b"
-    made.delete(["b"])
-    assert max(scores(reader).values()) < 0.5
-
-
 def test_a_lexical_file_that_cannot_be_written_costs_no_document(encoder, tmp_path, caplog):
     index = Index.create(tmp_path / "index", encoder)
     put(index, DOCUMENTS, encoder)
