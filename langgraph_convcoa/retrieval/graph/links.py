@@ -113,5 +113,5 @@ def _names(contents: Contents, titles: Hashes, articles: npt.NDArray[np.bool_]) 
     given[place[marked]] = True
     # A given name may be a title too.
     use = np.where(given, (counts > 1) | is_among(kept, titles), ~is_among(kept, titles) & (counts > 1) & (counts <= _FEW))
-    chosen = use[place] & (given[place] | articles[owners]) if len(kept) else np.zeros(0, dtype=np.bool_)
+    chosen = use[place] & (given[place] | articles[owners])
     return owners[chosen], plain[chosen], kept[given & use]
