@@ -177,7 +177,7 @@ def _read_published(path: Path) -> Entries | None:
     first: Any = None
     rows: Iterator[Row] = iter(())
     if name.endswith(".csv"):
-        # Only the names: the folder may hold other tables.
+        # Only the names are read: the folder may hold other tables.
         _, names = next(text_lines(path), (1, ""))
         # For csv a lone carriage return ends a line too.
         known = set(next(csv.reader(names.splitlines()), [])) >= questions.TRUTHFULQA

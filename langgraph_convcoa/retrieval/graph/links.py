@@ -10,7 +10,7 @@ from scipy.sparse import csr_array
 
 from langgraph_convcoa.retrieval.graph.names import Contents, Hashes, Numbers, is_among, joined_hashes
 
-# A title that more than this share of the passages (and more than five) name gets no links.
+# A title gets no links if more than this share of the passages, and more than five, name it.
 _HUB_SHARE, _HUB = 0.05, 5
 # A name that is no title links 2 to 10 passages, with this weight.
 _FEW, _NAME = 10, 0.3

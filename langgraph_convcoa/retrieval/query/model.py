@@ -195,7 +195,7 @@ def stated_model(model: RetrieverModel | str | Path | None) -> str | None:
     """A model in the settings of an index: its name, "saved with the index", or None."""
     if not isinstance(model, RetrieverModel):
         return None if model is None else str(model)
-    # Whoever opens an index with the default model chooses.
+    # The default model is not named: the user who opens the index chooses.
     return None if model.source == DEFAULT_MODEL else _BESIDE
 
 
