@@ -15,11 +15,12 @@ DIMENSION = 512
 
 
 class WordEncoder(Encoder):
-    """A text's vector counts its content words, hashed; texts that share words are similar."""
+    """A text's vector counts its content words, hashed into `buckets`; texts that share words are similar."""
 
     name = "words"
     dimension = DIMENSION
     max_tokens = 256
+    buckets = DIMENSION
 
     def __init__(self) -> None:
         self.encoded: list[str] = []
@@ -35,10 +36,10 @@ class WordEncoder(Encoder):
         return self._encode(texts)
 
     def _encode(self, texts: Sequence[str]) -> Vectors:
-        vectors = np.zeros((len(texts), self.dimension), dtype=np.float32)
+        vectors = np.zeros((len(texts), self.buckets), dtype=np.float32)
         for row, text in enumerate(texts):
             for word in content_words(text):
-                vectors[row, zlib.crc32(word.encode()) % self.dimension] += 1
+                vectors[row, zlib.crc32(word.encode()) % self.buckets] += 1
         lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
         return np.divide(vectors, lengths, out=vectors, where=lengths > 0)
 

@@ -99,7 +99,7 @@ def _has_passages(file: Path) -> bool:
 
 def _rows(path: Path) -> Iterator[Row]:
     rows = table_rows(path) if ".tsv" in path.suffixes else json_lines(path)
-    # Each file of FEVER's Wikipedia begins with a row that has neither.
+    # Each file of FEVER's Wikipedia begins with a row without id and text.
     return (row for row in rows if row.get("id") != "" or row.get("text"))
 
 

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from langchain_core.documents import Document
 
-from langgraph_convcoa.datasets.formats import conversations, heterogeneous, multi_hop, questions
+from langgraph_convcoa.datasets.formats import conversations, multi_hop, questions
 from langgraph_convcoa.datasets.formats.conversations import is_beir, query_files, read_beir, resolve_pages
 from langgraph_convcoa.datasets.passages import collect_passages, find_file, passage_files
 from langgraph_convcoa.datasets.queries import Dataset, Entries, Query, splits_of
@@ -38,8 +38,8 @@ _FORMATS: tuple[tuple[Callable[[Row], bool] | set[str], Callable[[Row], Entries]
     ({"ambiguous_question"}, questions.read_asqa),
     ({"question", "context", "supporting_facts"}, multi_hop.read_hotpotqa),
     ({"id", "question", "paragraphs"}, multi_hop.read_musique),
-    ({"question", "entities", "answers"}, heterogeneous.read_compmix),
-    ({"Id", "Question", "Answer", "Temporal question type"}, heterogeneous.read_timequestions),
+    ({"question", "entities", "answers"}, questions.read_compmix),
+    ({"Id", "Question", "Answer", "Temporal question type"}, questions.read_timequestions),
 )
 """The keys of the first row of a file, or a function of it, and the reader of a row."""
 _JOINED = {questions.read_socialiqa: questions.join_labels, questions.read_strategyqa: questions.join_paragraphs}
@@ -177,7 +177,7 @@ def _read_published(path: Path) -> Entries | None:
     first: Any = None
     rows: Iterator[Row] = iter(())
     if name.endswith(".csv"):
-        # Only the names: the folder may hold other tables.
+        # Only the names are read: the folder may hold other tables.
         _, names = next(text_lines(path), (1, ""))
         # For csv a lone carriage return ends a line too.
         known = set(next(csv.reader(names.splitlines()), [])) >= questions.TRUTHFULQA

@@ -23,22 +23,14 @@ from langgraph_convcoa.hopfield.sparsity import Activation, check_activation
 
 
 class Dynamics(TypedDict, total=False):
-    """How a layer retrieves: keyword arguments that all layers take.
+    """How a layer retrieves: keyword arguments that all layers take."""
 
-    heads: how many; divides the association dimension. 1.
-    beta: inverse temperature: a number, or a tensor () or (heads,). 1 / sqrt(association_dim / heads).
-    learn_beta: whether each head learns its beta, as its logarithm. False.
-    activation: "sparsemax", "entmax15", "softmax" or "softmax_1". "sparsemax".
-    update_steps: how often to retrieve, 1 or more. 1.
-    eps: after a step of at most this length a query makes only its last step. 1e-4.
-    """
-
-    heads: int
-    beta: float | Tensor | None
-    learn_beta: bool
-    activation: Activation
-    update_steps: int
-    eps: float
+    heads: int  # Divides the association dimension.
+    beta: float | Tensor | None  # A number, or a tensor () or (heads,); 1 / sqrt(association_dim / heads) when None.
+    learn_beta: bool  # Each head learns its beta, as its logarithm.
+    activation: Activation  # "sparsemax", "entmax15", "softmax" or "softmax_1".
+    update_steps: int  # 1 or more.
+    eps: float  # After a step of at most this length a query makes only its last step.
 
 
 class HopfieldHeads(nn.Module):

@@ -98,7 +98,7 @@ def entmax15(scores: Tensor, *, beta: float | Tensor = 1.0, mask: Tensor | None 
     size = support.sum(dim=-1, keepdim=True).clamp(min=1).to(z.dtype)
     mean = (z * support).sum(dim=-1, keepdim=True) / size
     spread = ((z - mean).square() * support).sum(dim=-1, keepdim=True)
-    # Roots of weights that add up to one have a sum of at least one, so mean - tau >= 1 / size: no root of 0 or less.
+    # Roots of weights that add up to one have a sum of at least one, so mean - tau >= 1 / size, and the root is above 0.
     threshold = mean - torch.maximum((1 - spread) / size, size**-2).sqrt()
     return (((z - threshold).clamp(min=0) * support).square()).to(scores.dtype)
 

@@ -69,9 +69,9 @@ class ConversationMemory:
         triples = [_triple(entry) for entry in rounds[known:]]
         *new, vector = self.vectors([*(triple.text for triple in triples), question])
         with self._lock:
-            # Another turn may have continued it meanwhile; then it is rebuilt.
+            # If another turn has taken it meanwhile, it is rebuilt.
             history = self._built.pop(keys[known], None) if known else DynamicHistory(capacity)
-            # The encoder may have failed since; then the dimensions differ.
+            # If the encoder has failed since, the dimensions differ.
             if history is not None and history.dimension in (0, len(vector)):
                 for triple, row in zip(triples, new, strict=True):
                     history.update(triple, row)

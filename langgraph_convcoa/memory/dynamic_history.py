@@ -80,7 +80,7 @@ class DynamicHistory:
         self.triples.append(triple)
         self._last = max(self._last, triple.key)
         while len(self.triples) > self.capacity:
-            # The triple itself is the newest and the most relevant to itself; it stays.
+            # The new triple always stays.
             self._remove(int(self.weights(triple.query, vector)[:-1].argmin()))
 
     def _remove(self, place: int) -> None:

@@ -49,7 +49,7 @@ def remember_evidence(
                 "quote": str(document.metadata.get("quote") or "")[:_QUOTE_CHARACTERS],
                 "round": number,
             }
-    # The best of a turn stands last, so that it is dropped last.
+    # The best piece of a turn is last, so it is dropped last.
     earlier = {entry["text"]: entry for entry in memory if entry["text"] not in fresh}
     merged = [*earlier.values(), *reversed(fresh.values())]
     return merged[-capacity:] if capacity else []
@@ -88,7 +88,7 @@ def integrate(
     scores = rows[1:] @ rows[0]
     best = np.argsort(-scores[low:], kind="stable")
     kept, taken = list(fresh), 0
-    # The best of the earlier ones against the weakest of the fresh ones.
+    # The best earlier piece is compared with the weakest fresh one.
     for place in np.argsort(scores[:low], kind="stable"):
         if taken == len(best) or scores[low + best[taken]] <= scores[place] + MARGIN:
             break

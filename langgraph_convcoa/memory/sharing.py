@@ -84,7 +84,7 @@ def shared_rounds(store: BaseStore, user_id: str, *, but_of: str | None = None, 
         read += len(page)
         kept += [item for item in page if item.value.get("thread") != own and isinstance(item.value.get("round"), dict)]
         times = [*times[-1:], *(item.updated_at for item in page)]
-        # Databases return the newest first; of other stores, all is read.
+        # Databases return the newest first. Other stores are read to the end.
         newest_first = newest_first and times[0] > times[-1] and times == sorted(times, reverse=True)
         if len(kept) >= limit and newest_first:
             break

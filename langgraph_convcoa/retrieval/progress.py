@@ -21,7 +21,7 @@ Progress = bool | LongWork | Callable[[int, int], None]
 called with (done, total)."""
 
 _LINE_EVERY = 30.0
-# Seconds until the remaining time is known, and the seconds that are long.
+# Seconds until the remaining time is known, and the remaining seconds from which advice is given.
 _ADVICE_AFTER, _LONG = 3.0, 60.0
 
 

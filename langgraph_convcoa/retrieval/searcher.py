@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,7 +14,7 @@ from langchain_core.documents import Document
 from langgraph_convcoa.retrieval.corpus import Corpus, Numbers, Passage, Query, View
 from langgraph_convcoa.retrieval.encoders.base import Vectors
 from langgraph_convcoa.retrieval.graph.links import Links
-from langgraph_convcoa.retrieval.graph.walk import FIRST, Walk, told, walk
+from langgraph_convcoa.retrieval.graph.walk import FIRST, Walk, walk
 from langgraph_convcoa.retrieval.scoring.patterns import Patterns
 from langgraph_convcoa.retrieval.scoring.topk import Ranking, associate, search
 
@@ -66,25 +66,37 @@ def find(corpus: Corpus, view: View, query: Query, *, paths: bool = False) -> li
     allowed = view.allowed(query.filter)
     found: list[list[Hit]] = []
     for row, ranking in enumerate(_search(view.patterns, first, extra, allowed)):
-        along = None
+        walked = None
         if graph is not None:
             part = None if extra is None else extra[row : row + 1]
-            ranking, along = _walked(view, query.one(row), ranking, *graph, part, allowed)
-        found.append(_hits(view, query, ranking, ranking.certified and corpus.complete, along if paths else None))
+            ranking, walked = _walked(view, query.one(row), ranking, *graph, part, allowed)
+        hits = _hits(view, query, ranking, certified=ranking.certified and corpus.complete)
+        if paths and graph is not None and walked is not None:
+            hits = _with_paths(view, hits, walked, graph[1])
+        found.append(hits)
     return found
 
 
-def _hits(view: View, query: Query, ranking: Ranking, certified: bool, along: _Along | None) -> list[Hit]:
-    """The passages of a ranking that reach the threshold, with their ways along a walk."""
+def _hits(view: View, query: Query, ranking: Ranking, *, certified: bool) -> list[Hit]:
+    """The passages of a ranking that reach the threshold."""
     least = -np.inf if query.score_threshold is None else query.score_threshold
     ranked = zip(ranking.indices.tolist(), ranking.scores.tolist(), strict=True)
     kept = {number: score for number, score in ranked if score >= least}
-    trails = {} if along is None else {number: along.trail(number) for number in kept}
-    on_the_way = () if along is None else (n for trail in trails.values() for n in along.passages(trail).values())
-    numbers = sorted({*kept, *on_the_way})
-    passages = dict(zip(numbers, view.fetch(numbers), strict=True))
-    ways = {} if along is None else {number: along.told(trail, passages) for number, trail in trails.items() if trail}
-    return [Hit(number, score, passages[number], certified, ways.get(number, ())) for number, score in kept.items()]
+    passages = view.fetch([*kept])
+    return [Hit(number, score, passage, certified) for (number, score), passage in zip(kept.items(), passages, strict=True)]
+
+
+def _with_paths(view: View, hits: list[Hit], walked: Walk, numbers: Numbers) -> list[Hit]:
+    """Hits with their ways along a walk; `numbers` are those of the walk's passages in the view."""
+    known = {hit.number: hit.passage for hit in hits}
+
+    def document(node: int) -> Document:
+        number = int(numbers[node])
+        if number not in known:
+            [known[number]] = view.fetch([number])
+        return known[number].document
+
+    return [hit._replace(path=walked.path(int(np.searchsorted(numbers, hit.number)), document)) for hit in hits]
 
 
 def _lexical(corpus: Corpus, view: View, query: Query) -> Vectors | None:
@@ -97,26 +109,6 @@ def _lexical(corpus: Corpus, view: View, query: Query) -> Vectors | None:
     return extra
 
 
-@dataclass(frozen=True)
-class _Along:
-    """A walk by the numbers of a view."""
-
-    walk: Walk
-    numbers: Numbers  # Of the walk's passages.
-
-    def trail(self, number: int) -> list[int]:
-        """The nodes on the way to a passage that the walk raised."""
-        return self.walk.trail(int(np.searchsorted(self.numbers, number)))
-
-    def passages(self, trail: Sequence[int]) -> dict[int, int]:
-        """The numbers in the view of a trail's passages."""
-        return {node: int(self.numbers[node]) for node in trail if node < len(self.numbers)}
-
-    def told(self, trail: list[int], passages: dict[int, Passage]) -> list[str]:
-        """The way in words."""
-        return told(self.walk, trail, {node: passages[number].document for node, number in self.passages(trail).items()})
-
-
 def _walked(
     view: View,
     query: Query,
@@ -125,7 +117,7 @@ def _walked(
     numbers: Numbers,
     extra: Vectors | None,
     allowed: npt.NDArray[np.bool_] | None,
-) -> tuple[Ranking, _Along]:
+) -> tuple[Ranking, Walk]:
     """The passages that a walk reached, by their mass, then the others. The scores are those of the search."""
     assert query.graph is not None
     walked = walk(links, query.questions[0], np.searchsorted(numbers, ranking.indices), ranking.scores, query.graph)
@@ -142,7 +134,7 @@ def _walked(
         scores |= dict(zip(rest.indices.tolist(), rest.scores.tolist(), strict=True))
     certified = ranking.certified and np.array_equal(ranking.indices[: query.k], chosen)
     found = np.array([scores[number] for number in chosen.tolist()], dtype=np.float64)
-    return Ranking(chosen, found, certified, ranking.scored), _Along(walked, numbers)
+    return Ranking(chosen, found, certified, ranking.scored), walked
 
 
 def _search(patterns: Patterns, query: Query, extra: Vectors | None, allowed: npt.NDArray[np.bool_] | None) -> list[Ranking]:

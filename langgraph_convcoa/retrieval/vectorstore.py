@@ -22,7 +22,7 @@ from langgraph_convcoa.retrieval.memory_corpus import Memory, build_memory, empt
 from langgraph_convcoa.retrieval.query.conversation_state import StateEncoder
 
 _BY_VECTOR, _BY_TEXT = "similarity_search_by_vector", "similarity_search"
-# Encoded texts in memory.
+# Encoded texts that are kept.
 _KEPT = 20_000
 
 

@@ -30,6 +30,7 @@ class BagOfWords(WordEncoder):
     def __init__(self, name: str = "bag", dimension: int = 4096, max_tokens: int = 64) -> None:
         super().__init__()
         self.name, self.dimension, self.max_tokens = name, dimension, max_tokens
+        self.buckets = dimension
         self.passages, self.queries = self.encoded, list[str]()
 
     def count_tokens(self, text: str) -> int:

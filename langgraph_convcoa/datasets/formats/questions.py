@@ -1,4 +1,4 @@
-"""The question sets that Pan et al. 2024a evaluate on, as published; they are single-turn, and most come without passages.
+"""Single-turn question sets as published, most of them those of Pan et al. 2024a; most come without passages.
 
 - WebQuestions (Berant et al. 2013), also as hubs and DrQA give it; JSON tasks of BIG-bench (Srivastava et al. 2022).
 - Social IQa (Sap et al. 2019): the right answers stand in `train-labels.lst` beside `train.jsonl`, or in "correct" (1.4).
@@ -7,6 +7,8 @@
   beside the questions.
 - FEVER (Thorne et al. 2018): the label is the answer. The passages are the pages of the Wikipedia dump, `wiki-*.jsonl`.
 - ASQA (Stelmakh et al. 2022), also as hubs give it: the long answers count as right.
+- CompMix (Christmann et al. 2024) and TimeQuestions (Jia et al. 2021): the answers are labels and values; for a day at
+  midnight also the date alone. The other fields of a row are in `extra`.
 
 Questions that have no id get the number of their row.
 """
@@ -34,6 +36,7 @@ TRUTHFULQA = {"Question", "Best Answer", "Correct Answers"}
 """Columns of TruthfulQA."""
 TASK = "BIG-bench task"
 """Key of the name of an example's task, which stands at the top of its file."""
+_MIDNIGHT = "T00:00:00Z"
 _LABELS = ("SUPPORTS", "REFUTES", "NOT ENOUGH INFO")
 _CLAIM = "Does the evidence support or refute this claim? Answer SUPPORTS, REFUTES or NOT ENOUGH INFO."
 PARAGRAPHS = "_paragraphs.json"
@@ -209,6 +212,32 @@ def read_asqa(row: Row) -> Entries:
         references=tuple(dict.fromkeys(answer for answer in long if answer)),
         split=row.optional("split"),
         extra={"short_answers": [list(pair.answers("short_answers")) for pair in pairs]},
+    )
+
+
+def read_compmix(row: Row) -> Entries:
+    """A question of CompMix; one without an id gets the number of its row."""
+    key = next((name for name in ("question_id", "ques_id", "id") if name in row), None)
+    answers = [label for answer in row.objects("answers") for label in answer.answers("label")]
+    yield Query(
+        id=f"compmix-{row.split}-{row.number}" if key is None else row.identity(key),
+        question=row.text("question"),
+        references=tuple(dict.fromkeys([*answers, *row.answers("answer_text")])),
+        extra={name: row[name] for name in ("domain", "entities", "answer_src", "answers") if name in row},
+    )
+
+
+def read_timequestions(row: Row) -> Entries:
+    """A question of TimeQuestions."""
+    answers: list[str] = []
+    for answer in row.objects("Answer"):
+        value = answer.optional("AnswerArgument").strip()
+        answers += [value.removesuffix(_MIDNIGHT), value] if value else answer.answers("WikidataLabel")
+    yield Query(
+        id=row.identity("Id"),
+        question=row.text("Question"),
+        references=tuple(dict.fromkeys(answers)),
+        extra={name: row[name] for name in ("Temporal signal", "Temporal question type", "Data source") if name in row},
     )
 
 

@@ -209,7 +209,7 @@ class DocumentFiles:
         with suppress(OSError, ValueError):  # a name that is too long, or none
             self.single = not self._root.is_dir()
         self._folder = self._root.parent if self.single else self._root
-        self._used: dict[str, int] = {}
+        self._used = 0
         self._workers = Workers()
 
     def __enter__(self) -> DocumentFiles:
@@ -226,8 +226,7 @@ class DocumentFiles:
     def pieces(self, name: str, told: Told) -> list[Piece]:
         """The texts of a file that are not blank; DocumentError if it cannot be read, or all files have too much text."""
         file = self._folder / name
-        self._used.pop(name, 0)
-        left = self._max_bytes - sum(self._used.values())
+        left = self._max_bytes - self._used
         inside = None if self.single else self._folder
         pieces, used = _read(file, suffix_of(file), inside, left, self._workers)
         if used > left:
@@ -235,7 +234,7 @@ class DocumentFiles:
                 f"{self._root} holds more than {self._max_bytes / 1e6:g} MB of text (the limit was reached at {name}): "
                 "give fewer documents, or raise the limit (--max-mb on the command line, max_bytes in Python)"
             )
-        self._used[name] = used
+        self._used += used
         for piece in pieces:
             if piece.skipped:
                 told(name, piece.skipped)
@@ -243,7 +242,7 @@ class DocumentFiles:
 
     def forget(self) -> None:
         """Start again: what was read before no longer counts."""
-        self._used.clear()
+        self._used = 0
 
 
 class TooMuchTextError(DocumentError):

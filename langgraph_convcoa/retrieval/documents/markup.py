@@ -255,7 +255,7 @@ def _prune(tree: Any) -> None:
     for element in tree.iter():
         left -= 1 + len(element.attrib)
         if left < 0:
-            # This element goes, and all that follows it in the tree.
+            # Remove this element and all that follows it in the tree.
             later = [one for node in (element, *element.iterancestors()) for one in node.itersiblings()]
             for one in (element, *later):
                 if (parent := one.getparent()) is not None:

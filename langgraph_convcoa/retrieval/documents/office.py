@@ -48,7 +48,7 @@ def read_docx(stream: BinaryIO, limit: int) -> Iterator[Piece]:
             id_prefix="",
         ).value
         soup = parsed_html(page)
-        # "[1]" where a note is referred to, and the arrow back, mean nothing in a passage; "Comment [AB1]" stays.
+        # The mark "[1]" of a note and the arrow back to it are left out; "Comment [AB1]" stays.
         for link in soup.find_all("a", href=re.compile("^#")):
             if _REFERENCE.match(str(link["href"])[1:]):
                 link.extract()

@@ -143,17 +143,21 @@ def _parts(document: Document, encoder: Encoder) -> Iterator[Document]:
 
 def _atoms(text: str, encoder: Encoder, limit: int, blank: int) -> list[tuple[int, int, int]]:
     """The coarsest pieces that fit, in order: (start, end, tokens)."""
-    pending = [match.span() for match in _PARAGRAPH.finditer(text)]
-    for divide in (_sentence_spans, lambda part: [match.span() for match in _WORD.finditer(part)], _character_spans, None):
-        totals = encoder.count_tokens_batch([text[start:end] for start, end in pending])
-        counts = [(start, end, max(total - blank, 1)) for (start, end), total in zip(pending, totals, strict=True)]
-        if divide is None or all(count <= limit for *_, count in counts):
-            return counts
-        pending = []
-        for start, end, count in counts:
+
+    def counted(spans: list[Span]) -> list[tuple[int, int, int]]:
+        totals = encoder.count_tokens_batch([text[start:end] for start, end in spans])
+        return [(start, end, max(total - blank, 1)) for (start, end), total in zip(spans, totals, strict=True)]
+
+    atoms = counted([match.span() for match in _PARAGRAPH.finditer(text)])
+    for divide in (_sentence_spans, lambda part: [match.span() for match in _WORD.finditer(part)], _character_spans):
+        if all(count <= limit for *_, count in atoms):
+            break
+        spans: list[Span] = []
+        for start, end, count in atoms:
             parts = [(0, end - start)] if count <= limit else divide(text[start:end])
-            pending += [(start + a, start + b) for a, b in parts]
-    return []
+            spans += [(start + a, start + b) for a, b in parts]
+        atoms = counted(spans)
+    return atoms
 
 
 def _sentence_spans(text: str) -> list[Span]:

@@ -10,7 +10,7 @@ from scipy.sparse import csr_array
 
 from langgraph_convcoa.retrieval.graph.names import Contents, Hashes, Numbers, is_among, joined_hashes
 
-# A title that more than this share of the passages (and more than five) name gets no links.
+# A title gets no links if more than this share of the passages, and more than five, name it.
 _HUB_SHARE, _HUB = 0.05, 5
 # A name that is no title links 2 to 10 passages, with this weight.
 _FEW, _NAME = 10, 0.3
@@ -113,5 +113,5 @@ def _names(contents: Contents, titles: Hashes, articles: npt.NDArray[np.bool_]) 
     given[place[marked]] = True
     # A given name may be a title too.
     use = np.where(given, (counts > 1) | is_among(kept, titles), ~is_among(kept, titles) & (counts > 1) & (counts <= _FEW))
-    chosen = use[place] & (given[place] | articles[owners]) if len(kept) else np.zeros(0, dtype=np.bool_)
+    chosen = use[place] & (given[place] | articles[owners])
     return owners[chosen], plain[chosen], kept[given & use]

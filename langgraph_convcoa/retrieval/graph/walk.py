@@ -6,7 +6,7 @@ personalised PageRank (Page et al. 1999), nothing returns at once to its passage
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -41,7 +41,23 @@ class Walk:
         came: Mass = np.sum(self.steps, axis=0)
         return came
 
-    def trail(self, passage: int) -> list[int]:
+    def path(self, passage: int, document: Callable[[int], Document]) -> list[str]:
+        """The heaviest way to a passage, from "question": titles of passages, and names in quotation marks.
+
+        Empty if links did not raise the passage. A name is looked up by its hash in the texts beside it on the way.
+        """
+        n, trail = self.links.passages, self._trail(passage)
+        path = ["question"]
+        for place, node in enumerate(trail):
+            if node < n:
+                path.append(_title(document(node)))
+            else:
+                beside = (*trail[place + 1 : place + 2], *trail[max(place - 1, 0) : place])
+                texts = [document(other) for other in beside if other < n]
+                path.append(f'"{_written(int(self.links.entities[node - n]), self.question, texts)}"')
+        return path if trail else []
+
+    def _trail(self, passage: int) -> list[int]:
         """The nodes on the heaviest way to a passage, itself the last; empty if links did not raise it.
 
         Node i < n is a passage, n + e an entity.
@@ -101,24 +117,6 @@ def _greatest(amounts: Mass) -> Mass:
     if np.count_nonzero(amounts) <= FIRST:
         return amounts
     return np.where(amounts >= np.partition(amounts, -FIRST)[-FIRST], amounts, 0)
-
-
-def told(walked: Walk, trail: list[int], passages: dict[int, Document]) -> list[str]:
-    """A trail in words, from the question to the passage: titles of passages, and names in quotation marks.
-
-    A name is looked up by its hash in the texts of the neighbouring `passages` of the trail.
-    """
-    n, entities = walked.links.passages, walked.links.entities
-    path = ["question"]
-    for place, node in enumerate(trail):
-        if node < n:
-            path.append(_title(passages[node]))
-        else:
-            beside = [
-                passages[other] for other in (*trail[place + 1 : place + 2], *trail[max(place - 1, 0) : place]) if other < n
-            ]
-            path.append(f'"{_written(int(entities[node - n]), walked.question, beside)}"')
-    return path
 
 
 def _title(passage: Document) -> str:

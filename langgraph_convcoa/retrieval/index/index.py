@@ -85,7 +85,7 @@ class Index(Corpus):
                     self._current = Snapshot.load(self.path, self._checked, self._current)
                     return self._current
                 except FileNotFoundError as error:
-                    # Replaced after the head was read, or lost.
+                    # The file was replaced after the head was read, or it is lost.
                     missing = error
             raise RetrievalError(f"{missing.filename} is missing; restore it from a copy, or build the index again.")
 

@@ -138,7 +138,7 @@ class Snapshot:
         with reading(self.folder) as database:
             found = database.documents()
         numbers = dict(zip(self.keys.tolist(), range(len(self.keys)), strict=True))
-        # Without what another process has added since.
+        # Passages that another process has added since are left out.
         there = ((name, metadata, [numbers[key] for key in keys if key in numbers]) for name, metadata, keys in found)
         return [Listed(name, metadata, own) for name, metadata, own in there if own]
 

@@ -51,26 +51,16 @@ class RetrieverModel:
     """The trained part of a `HopfieldRetriever`: the query's side, so that existing indexes stay as they are.
 
     RetrievalError for settings that are unknown or out of range.
-
-    Attributes:
-        encoder: Identity of the encoder whose patterns are searched (`encoder_identity`).
-        settings: Of the retriever, chosen in training; settings of the user take precedence.
-        state: Projections and gate of the conversation state; untrained when None.
-        query_encoder: The query encoder; when None the state uses the encoder's vectors alone.
-        state_weight: g of `mixed_states`.
-        gate: p of `mixed_states`.
-        card: The model card, in Markdown.
-        source: "default", the folder that the model was loaded from, or empty.
     """
 
-    encoder: str
-    settings: Mapping[str, float] = field(default_factory=dict)
-    state: StateWeights | None = None
-    query_encoder: QueryEncoder | None = None
-    state_weight: float = 0.0
-    gate: float = 0.0
-    card: str = ""
-    source: str = ""
+    encoder: str  # Identity of the encoder whose patterns are searched (`encoder_identity`).
+    settings: Mapping[str, float] = field(default_factory=dict)  # Of the retriever; those of the user take precedence.
+    state: StateWeights | None = None  # Projections and gate of the conversation state; untrained when None.
+    query_encoder: QueryEncoder | None = None  # When None the state uses the encoder's vectors alone.
+    state_weight: float = 0.0  # g of `mixed_states`.
+    gate: float = 0.0  # p of `mixed_states`.
+    card: str = ""  # The model card, in Markdown.
+    source: str = ""  # "default", the folder that the model was loaded from, or empty.
 
     def __post_init__(self) -> None:
         unknown = [name for name in self.settings if name not in _SETTINGS]
@@ -205,7 +195,7 @@ def stated_model(model: RetrieverModel | str | Path | None) -> str | None:
     """A model in the settings of an index: its name, "saved with the index", or None."""
     if not isinstance(model, RetrieverModel):
         return None if model is None else str(model)
-    # Whoever opens an index with the default model chooses.
+    # The default model is not named: the user who opens the index chooses.
     return None if model.source == DEFAULT_MODEL else _BESIDE
 
 
