@@ -40,12 +40,23 @@ Collections = Annotated[
 ]
 
 
+Models = Annotated[
+    list[str] | None,
+    option(
+        "NAME",
+        'Chat model, such as "openai:gpt-4.1-mini"; of several the page offers a choice, and the first is the default.',
+        envvar="CONVCOA_MODEL",
+    ),
+]
+
+
 @dataclass(frozen=True)
 class ServeOptions(ConversationOptions):
-    """The options of a conversation, with any number of collections and without a thread."""
+    """The options of a conversation, with any number of collections and models and without a thread."""
 
     # Several here, and one in the other commands.
     docs: Collections = None  # type: ignore[assignment]
+    model: Models = None  # type: ignore[assignment]
     thread: str | None = field(default=None, init=False)
 
     def check(self, command: str) -> None:
@@ -125,10 +136,16 @@ def serve(
 
 def _served(options: ServeOptions, access: Access, max_upload_mb: float) -> tuple[Any, Any, list[Any]]:
     """The application, its service, and the actions that are to be closed after it."""
+    from langgraph_convcoa.reasoning.models import load_chat_model
     from langgraph_convcoa.server.app import create_app
     from langgraph_convcoa.server.service import Settings
 
-    basis = open_basis(options, default_store() if options.store is None else options.store)
+    models = [*dict.fromkeys(options.model or [])]
+    single: Any = models[0] if models else None
+    basis = open_basis(replace(options, model=single), default_store() if options.store is None else options.store)
+    for name in models[1:]:
+        # Errors are told now; a run that names it loads it.
+        load_chat_model(name, base_url=options.base_url)
     shown = _collections(options, basis)
     made: list[BaseAction] = []
     encoder = next((one.retriever.encoder for one in shown if one.retriever is not None), None)
@@ -150,7 +167,7 @@ def _served(options: ServeOptions, access: Access, max_upload_mb: float) -> tupl
         new_retriever=_Indexes(encoder, options.graph),
         collections=shown,
         sources=basis.fingerprint("uploaded"),
-        model=options.model or "",
+        models=models,
         actions=[{"name": name, "description": description} for name, description in described],
         max_upload_mb=max_upload_mb,
     )
@@ -175,7 +192,9 @@ def _collections(options: ServeOptions, basis: Basis) -> list[Collection]:
         place = place_of(path, options.collection, options.tenant)
         # --collection and --tenant are for the engines among them.
         engine = options if is_engine(path) else replace(options, collection=None, tenant=None)
-        shown[identity] = Collection(identity, name, basis.fingerprint(place), open_documents(path, engine))
+        files = Path(path) if Path(path).is_dir() else Path(path).parent if Path(path).is_file() else None
+        retriever = open_documents(path, engine)
+        shown[identity] = Collection(identity, name, basis.fingerprint(place), retriever, originals=files)
     if not shown and (options.data or options.web):
         shown["sources"] = Collection("sources", "Tables and the web", basis.fingerprint(""))
     return [*shown.values()]

@@ -31,14 +31,15 @@ MOST_COLLECTIONS = 50
 FIRST = "My documents"
 """Name of the collection that is made for a user who has none."""
 _TELL_SECONDS = 2.0
-_ABOUT, _INDEX = "collection.json", "index"
+_ABOUT, _INDEX, _ORIGINALS = "collection.json", "index", "files"
 
 
 @dataclass
 class Collection:
     """A collection of documents. `folder` is None for those of the command line.
 
-    `sources` is a fingerprint of the documents: a turn over other documents is not resumed.
+    `sources` is a fingerprint of the documents: a turn over other documents is not resumed. `originals` is the folder of the
+    files that the documents were read from, by their sources; of uploads it has the PDFs.
     """
 
     id: str
@@ -46,6 +47,7 @@ class Collection:
     sources: str
     retriever: HopfieldRetriever | None = None
     folder: Path | None = None
+    originals: Path | None = None
     status: str = "ready"
     message: str = ""
     turns: Turns | None = None
@@ -77,7 +79,16 @@ class Collection:
             raise InputError(f"{self.name!r} was given on the command line and cannot be changed here")
         with self.lock:
             ids = self.ids_of(source)
+            if (original := self.pdf(source)) is not None:
+                original.unlink()
             return bool(ids) and self.retriever.delete(ids)["num_deleted"] > 0
+
+    def pdf(self, source: str) -> Path | None:
+        """The PDF that is the source of documents, if it is still there."""
+        if self.originals is None or not source.lower().endswith(".pdf") or not self.ids_of(source):
+            return None
+        place = (self.originals / source).resolve()
+        return place if place.is_relative_to(self.originals.resolve()) and place.is_file() else None
 
     def as_json(self, unavailable: str = "") -> dict[str, Any]:
         """The collection for the page. If it is unavailable: the reason, and its last known numbers."""
@@ -218,7 +229,9 @@ class Collections:
         return str(kept.get("created") or ""), collection
 
     def _collection(self, folder: Path, name: str) -> Collection:
-        collection = Collection(folder.name, name, f"{self._sources} {folder.name}", folder=folder)
+        collection = Collection(
+            folder.name, name, f"{self._sources} {folder.name}", folder=folder, originals=folder / _ORIGINALS
+        )
         try:
             collection.retriever = self._new_retriever(folder / _INDEX)
         except Exception as error:  # noqa: BLE001 - the others can be used

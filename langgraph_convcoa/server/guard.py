@@ -42,6 +42,8 @@ PAGE_POLICY = (
     "require-trusted-types-for 'script'; trusted-types 'none'"
 )
 _DATA_POLICY = "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'; sandbox"
+# A sandbox would keep the browser from showing it.
+_PDF_POLICY = "default-src 'none'; object-src 'self'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'"
 _HEADERS = {
     "x-content-type-options": "nosniff",
     "referrer-policy": "no-referrer",
@@ -270,8 +272,9 @@ class Guard:
     def _secure(self, response: MutableHeaders, request: Headers, path: str) -> None:
         for name, value in _HEADERS.items():
             response[name] = value
-        is_page = response.get("content-type", "").startswith("text/html")
-        response["content-security-policy"] = PAGE_POLICY if is_page else _DATA_POLICY
+        kind = response.get("content-type", "").partition(";")[0]
+        policies = {"text/html": PAGE_POLICY, "application/pdf": _PDF_POLICY}
+        response["content-security-policy"] = policies.get(kind, _DATA_POLICY)
         response["cache-control"] = "no-cache" if path == "/" or path.startswith(_STATIC) else "no-store"
         origin = request.get("origin", "")
         if origin in self.access.origins:

@@ -49,7 +49,7 @@ async def _about(service: Service, user: str, request: Request) -> Any:
     given = service.settings
     return {
         "version": version("langgraph-convcoa"),
-        "model": given.model or None,
+        "models": given.models,
         "approve": given.context.approve,
         "upload": {"max_mb": given.max_upload_mb, "extensions": await service.threaded(extensions)},
         "user": user or None,
@@ -116,13 +116,33 @@ async def _passages(service: Service, user: str, request: Request) -> Any:
         raise Missing(
             f"there is no passage {identity[:100]!r} in {collection.name}: its document was deleted, or it is no document"
         )
-    return found
+    return {**found, "pdf": await service.threaded(collection.pdf, found["source"]) is not None}
 
 
 async def _conversation(service: Service, user: str, request: Request) -> Any:
     return await service.conversation(
         user, request.path_params["thread"], whole(request.query_params.get("rounds"), 10**6, 10**6)
     )
+
+
+async def _search(service: Service, user: str, request: Request) -> Any:
+    return await service.search(user, request.query_params.get("words", ""))
+
+
+async def _rate(service: Service, user: str, request: Request) -> Any:
+    given = await body_of(request)
+    await service.rate(
+        user, request.path_params["thread"], whole(given.get("round"), 0, 10**6), str(given.get("rating") or "")
+    )
+
+
+async def _file(service: Service, user: str, request: Request) -> Any:
+    collection = await service.collection(user, request.path_params["collection"])
+    source = request.query_params.get("source", "")
+    found = await service.threaded(collection.pdf, source)
+    if found is None:
+        raise Missing(f"{collection.name} has no PDF {source[:100]!r}")
+    return FileResponse(found, media_type="application/pdf", filename=found.name, content_disposition_type="inline")
 
 
 async def _export(service: Service, user: str, request: Request) -> Any:
@@ -154,8 +174,11 @@ ROUTES = [
     route("/convcoa/collections/{collection}/documents", _documents),
     route("/convcoa/collections/{collection}/documents", _delete_documents, "DELETE"),
     route("/convcoa/collections/{collection}/files", _upload, "POST"),
+    route("/convcoa/collections/{collection}/files", _file),
     route("/convcoa/jobs/{job}", _job),
     route("/convcoa/passages", _passages),
+    route("/convcoa/threads", _search),
     route("/convcoa/threads/{thread}", _conversation),
+    route("/convcoa/threads/{thread}/rating", _rate, "POST"),
     route("/convcoa/threads/{thread}/export", _export),
 ]

@@ -21,6 +21,7 @@ from langgraph_convcoa.server.runs import Run
 from langgraph_convcoa.server.service import VALUES, Missing, Service
 from langgraph_convcoa.server.threads import key_of
 from langgraph_convcoa.server.wire import GRAPH, data_of, read_run, to_json
+from langgraph_convcoa.storage.turns import before_last, without_last_turn
 
 Endpoint = Callable[[Service, str, Request], Awaitable[Any]]
 _MOST_LISTED = 1_000
@@ -196,18 +197,17 @@ async def _get_state(service: Service, user: str, request: Request) -> Any:
     thread = request.path_params["thread"]
     snapshot, _ = await service.snapshot(user, await service.entry(user, thread))
 
-    def checkpoint(config: Mapping[str, Any] | None) -> dict[str, Any] | None:
-        named = (config or {}).get("configurable", {})
-        identity = named.get("checkpoint_id")
-        return {"thread_id": thread, "checkpoint_ns": "", "checkpoint_id": identity} if identity else None
+    def checkpoint(identity: str | None) -> dict[str, Any]:
+        return {"thread_id": thread, "checkpoint_ns": "", "checkpoint_id": identity}
 
+    before = before_last(snapshot)
     return {
         "values": _public(snapshot.values),
         "next": list(snapshot.next),
-        "checkpoint": checkpoint(snapshot.config) or {"thread_id": thread, "checkpoint_ns": "", "checkpoint_id": None},
+        "checkpoint": checkpoint(snapshot.config["configurable"].get("checkpoint_id")),
         "metadata": {},
         "created_at": snapshot.created_at,
-        "parent_checkpoint": checkpoint(snapshot.parent_config),
+        "parent_checkpoint": checkpoint(before) if before else None,
         "tasks": [
             {
                 "id": task.id,
@@ -225,9 +225,13 @@ async def _get_state(service: Service, user: str, request: Request) -> Any:
 
 
 async def _get_history(service: Service, user: str, request: Request) -> Any:
-    # Only the last checkpoint of a finished turn is kept.
+    # Only the last checkpoint of a finished turn is kept; a client may fork from the state before it.
     state = await _get_state(service, user, request)
-    return [state] if state["created_at"] is not None else []
+    before = state["parent_checkpoint"]
+    if before is None:
+        return [state] if state["created_at"] is not None else []
+    left = _public(without_last_turn(state["values"]))
+    return [state, {**state, "values": left, "checkpoint": before, "parent_checkpoint": None}]
 
 
 async def _stream_run(service: Service, user: str, request: Request) -> Any:

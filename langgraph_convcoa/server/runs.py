@@ -23,7 +23,6 @@ _MOST_BYTES = 8_000_000
 _KEPT_BYTES, _KEPT_RUNS = 16_000_000, 200
 """Bytes and number of ended runs that are kept."""
 _LOGGER = logging.getLogger(__name__)
-Publish = Callable[[str, Any], None]
 
 
 def now() -> str:

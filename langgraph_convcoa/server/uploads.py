@@ -9,13 +9,17 @@ import unicodedata
 import uuid
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence, Set
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, Self
+
+from filelock import FileLock, Timeout
 
 from langgraph_convcoa.errors import ConvCoAError, InputError
+from langgraph_convcoa.files import private_folder
 from langgraph_convcoa.retrieval.documents.kinds import readable_suffixes
 from langgraph_convcoa.retrieval.documents.load import Spool, stream_file
 from langgraph_convcoa.retrieval.documents.worker import Workers
@@ -84,7 +88,7 @@ class Job:
 
     user: str
     collection: Collection
-    folder: TemporaryDirectory[str] = field(default_factory=lambda: TemporaryDirectory(prefix="convcoa-upload-"))
+    folder: TemporaryDirectory[str]
     files: list[tuple[str, Path, int]] = field(default_factory=list)
     skipped: list[dict[str, str]] = field(default_factory=list)
     status: str = "waiting"
@@ -132,14 +136,33 @@ class Job:
 
 
 class Jobs:
-    """Takes uploads and indexes them, one after another for each collection.
+    """Takes uploads and indexes them, one after another for each collection; used in a `with` block.
 
-    Each collection with uploads has a thread, which ends with its last upload or with the server.
+    Each collection with uploads has a thread, which ends with its last upload or with the server. Files wait in `folder`, in a
+    folder of this server's. What killed servers left there is deleted.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, folder: Path) -> None:
+        self._place = folder / uuid.uuid4().hex
+        self._held = FileLock(self._place.with_suffix(".lock"))
         self._jobs: OrderedDict[str, Job] = OrderedDict()
         self._lock = threading.Lock()
+
+    def __enter__(self) -> Self:
+        private_folder(self._place)
+        self._held.acquire()
+        for place in self._place.parent.glob("*.lock"):
+            # A server that lives holds its lock.
+            with suppress(Timeout), FileLock(place, timeout=0):
+                shutil.rmtree(place.with_suffix(""), ignore_errors=True)
+                place.unlink(missing_ok=True)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+        shutil.rmtree(self._place, ignore_errors=True)
+        self._held.release()
+        Path(self._held.lock_file).unlink(missing_ok=True)
 
     def take(self, user: str, collection: Collection, files: Sequence[tuple[str, BinaryIO]]) -> Job:
         """Copy the readable files of an upload into a temporary folder and index them in the background.
@@ -159,7 +182,7 @@ class Jobs:
             raise InputError(f"a collection has at most {MOST_SOURCES:,} files: make another one")
         if sum(job.user == user and not job.ended for job in self._all()) >= _MOST_WAITING:
             raise InputError("many uploads are waiting to be indexed: try again in a while")
-        job = Job(user, collection)
+        job = Job(user, collection, TemporaryDirectory(dir=self._place))
         try:
             _copy(job, files)
         except BaseException:
@@ -232,11 +255,20 @@ class Jobs:
                         retriever.delete([old for old in known.get(name, ()) if old not in fresh])
                     except ConvCoAError as error:
                         job.skip(name, str(error))
+                    else:
+                        _keep(job.collection, place)
             place.unlink(missing_ok=True)
             job.done, job.files_done = before + size, job.files_done + 1
         # What makes the next start fast.
         with job.collection.lock:
             retriever.corpus.save_lexical()
+
+
+def _keep(collection: Collection, place: Path) -> None:
+    """Keep the PDF of documents that were indexed; it is shown beside a quote."""
+    if collection.originals is not None and place.suffix.lower() == ".pdf":
+        private_folder(collection.originals)
+        place.replace(collection.originals / place.name)
 
 
 def _copy(job: Job, files: Sequence[tuple[str, BinaryIO]]) -> None:

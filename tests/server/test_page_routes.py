@@ -84,7 +84,7 @@ def test_an_export_is_a_file_that_the_command_line_imports(server: Served, threa
 
 def test_the_page_is_told_what_the_server_does(server: Served) -> None:
     told = server.ask("GET", "/convcoa/info").json()
-    assert (told["model"], told["user"], told["approve"], told["upload"]["max_mb"]) == (None, None, [], 1)
+    assert (told["models"], told["user"], told["approve"], told["upload"]["max_mb"]) == ([], None, [], 1)
     assert {".pdf", ".md"} <= set(told["upload"]["extensions"])
 
 
