@@ -102,7 +102,7 @@ def serve(
         raise InputError(f'convcoa serve needs {named}: pip install "langgraph-convcoa[serve]"')
     options.check("serve")
     from langgraph_convcoa.server.guard import Access
-    from langgraph_convcoa.server.serve import address_of, listen, run
+    from langgraph_convcoa.server.serve import ConvCoAServer, address_of, listen
 
     access = Access(
         host=host,
@@ -116,7 +116,7 @@ def serve(
     # Before minutes of encoding.
     with listen(host, port) as listening:
         url = address_of(listening)
-        app, service, closing = _served(options, access, max_upload_mb)
+        app, service, closing = _served(options, access)
 
         def announce() -> None:
             typer.echo(f"convcoa is at {url}  (Ctrl-C ends it)")
@@ -125,7 +125,7 @@ def serve(
                 threading.Thread(target=webbrowser.open, args=(url,), daemon=True).start()
 
         try:
-            run(app, service, listening, announce)
+            ConvCoAServer(app, service, announce).run(sockets=[listening])
         except KeyboardInterrupt:
             resumed = "; what was being answered can be resumed on the page" if service.runs.cut_short else ""
             typer.echo(f"ended{resumed}", err=True)
@@ -134,7 +134,7 @@ def serve(
                 action.close()
 
 
-def _served(options: ServeOptions, access: Access, max_upload_mb: float) -> tuple[Any, Any, list[Any]]:
+def _served(options: ServeOptions, access: Access) -> tuple[Any, Any, list[Any]]:
     """The application, its service, and the actions that are to be closed after it."""
     from langgraph_convcoa.reasoning.models import load_chat_model
     from langgraph_convcoa.server.app import create_app
@@ -169,7 +169,6 @@ def _served(options: ServeOptions, access: Access, max_upload_mb: float) -> tupl
         sources=basis.fingerprint("uploaded"),
         models=models,
         actions=[{"name": name, "description": description} for name, description in described],
-        max_upload_mb=max_upload_mb,
     )
     app = create_app(settings, access)
     return app, app.service, made

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -20,7 +19,7 @@ from langgraph_convcoa.server.guard import USER
 from langgraph_convcoa.server.runs import Run
 from langgraph_convcoa.server.service import VALUES, Missing, Service
 from langgraph_convcoa.server.threads import key_of
-from langgraph_convcoa.server.wire import GRAPH, data_of, read_run, to_json
+from langgraph_convcoa.server.wire import GRAPH, read_run, to_json
 from langgraph_convcoa.storage.turns import before_last, without_last_turn
 
 Endpoint = Callable[[Service, str, Request], Awaitable[Any]]
@@ -209,16 +208,7 @@ async def _get_state(service: Service, user: str, request: Request) -> Any:
         "created_at": snapshot.created_at,
         "parent_checkpoint": checkpoint(before) if before else None,
         "tasks": [
-            {
-                "id": task.id,
-                "name": task.name,
-                "error": None,
-                "interrupts": list(task.interrupts),
-                "checkpoint": None,
-                "state": None,
-                "result": None,
-            }
-            for task in snapshot.tasks
+            {"id": task.id, "name": task.name, "error": None, "interrupts": list(task.interrupts)} for task in snapshot.tasks
         ],
         "interrupts": [interrupt for task in snapshot.tasks for interrupt in task.interrupts],
     }
@@ -238,33 +228,21 @@ async def _stream_run(service: Service, user: str, request: Request) -> Any:
     given = read_run(await body_of(request))
     thread = request.path_params.get("thread")
     run = await service.start(user, thread, given)
-    stop = None
-    if given.cancel_on_disconnect:
-
-        async def stop() -> None:
-            await service.runs.stop(key_of(user, run.thread))
-
-    return _stream(run, 0, stop)
+    return _stream(service, run, 0, given.cancel_on_disconnect)
 
 
-def _stream(run: Run, after: int, stop: Callable[[], Awaitable[None]] | None = None) -> StreamingResponse:
+def _stream(service: Service, run: Run, after: int, cancel: bool = False) -> StreamingResponse:
     async def events() -> AsyncIterator[bytes]:
         try:
             async for part in run.follow(after):
                 yield part
         finally:
-            if stop is not None and not run.ended:
-                # In a task of its own, because this one is being cancelled.
-                stopping = asyncio.ensure_future(stop())
-                _STOPPING.add(stopping)
-                stopping.add_done_callback(_STOPPING.discard)
+            if cancel and not run.ended:
+                service.runs.cancel(run)
 
     place = f"/threads/{quote(run.thread)}/runs/{run.id}"
     headers = {"x-accel-buffering": "no", "location": f"{place}/stream", "content-location": place}
     return StreamingResponse(events(), headers=headers, media_type="text/event-stream")
-
-
-_STOPPING: set[asyncio.Future[None]] = set()
 
 
 async def _create_run(service: Service, user: str, request: Request) -> Any:
@@ -282,10 +260,10 @@ async def _output(run: Run) -> Response:
     """The last values of a run, or its error, as they were streamed."""
     last = b"{}"
     async for part in run.follow():
-        name, data = data_of(part)
-        if name == "error":
+        head, _, data = part.partition(b"\ndata: ")
+        if head.endswith(b"event: error"):
             return Response(b'{"__error__":%s}' % data, media_type="application/json")
-        if name == "values":
+        if head.endswith(b"event: values"):
             last = data
     return Response(last, media_type="application/json")
 
@@ -314,7 +292,7 @@ async def _get_run(service: Service, user: str, request: Request) -> Any:
 
 async def _join_stream(service: Service, user: str, request: Request) -> Any:
     last = request.headers.get("last-event-id", "")
-    return _stream(_run(service, user, request), int(last) if re.fullmatch(r"[0-9]{1,18}", last) else 0)
+    return _stream(service, _run(service, user, request), int(last) if re.fullmatch(r"[0-9]{1,18}", last) else 0)
 
 
 async def _join_run(service: Service, user: str, request: Request) -> Any:

@@ -42,8 +42,7 @@ _REFUSE_SECONDS = 0.5
 _TITLE_CHARACTERS = 80
 MOST_SEARCHED, _MOST_FOUND, _SEARCH_SECONDS, _MOST_WORDS = 1_000, 50, 3.0, 20
 """A search reads the newest conversations, and ends when it has found enough or takes too long."""
-_EXCERPT = 80
-"""Characters of an excerpt before and after the word that was found."""
+_EXCERPT = 80  # Characters before and after the word that was found.
 VALUES = (*OUTPUT_FIELDS, "messages")
 _LOGGER = logging.getLogger(__name__)
 Result = TypeVar("Result")
@@ -71,7 +70,6 @@ class Settings:
         sources: A fingerprint of the tables and the web search.
         models: The names of the models that a run may choose, the default first; none for extracted answers.
         actions: The name and the description of each action, for the page.
-        max_upload_mb: The most megabytes of one upload.
     """
 
     store: ConversationStore
@@ -83,7 +81,6 @@ class Settings:
     sources: str = ""
     models: Sequence[str] = ()
     actions: list[dict[str, str]] = field(default_factory=list)
-    max_upload_mb: float = 100.0
 
 
 class Service:
@@ -109,15 +106,13 @@ class Service:
         self._shared = None
         if self.settings.context.share_knowledge:
             self._shared = await self._open.enter_async_context(self.store.shared())
-        shared = self._shared
-
-        def turns(graph: StateGraph[Any, Any, Any, Any], sources: str) -> Turns:
-            return Turns(graph.compile(checkpointer=saver, store=shared), self.store, self.settings.context, sources)
-
         given = self.settings
-        self.collections = Collections(
-            given.collections, given.folder, given.new_retriever, given.sources, given.make_graph, turns
-        )
+
+        def turns(collection: Collection) -> Turns:
+            graph = given.make_graph(collection.retriever).compile(checkpointer=saver, store=self._shared)
+            return Turns(graph, self.store, given.context, collection.sources)
+
+        self.collections = Collections(given.collections, given.folder, given.new_retriever, given.sources, turns)
         # The first question need not wait for the graph.
         for collection in given.collections:
             self.collections.turns(collection)
@@ -174,9 +169,8 @@ class Service:
         `complete` is False if not all of the user's threads were searched.
         """
         words = [re.compile(re.escape(word), re.IGNORECASE) for word in text.split()[:_MOST_WORDS]]
-        entries, found = await self.entries(user), list[dict[str, Any]]()
+        entries, found, searched = await self.entries(user), list[dict[str, Any]](), 0
         turns, end = await self.turns_of(user, {"metadata": {}}), time.monotonic() + _SEARCH_SECONDS
-        searched = 0
         for entry in entries[:MOST_SEARCHED] if words else []:
             if len(found) == _MOST_FOUND or time.monotonic() > end:
                 break
@@ -386,11 +380,8 @@ class Service:
                     "number": found["round"],
                     "question": found["original_question"],
                     "answer": found["answer"],
-                    "citations": extra.get("citations", []),
-                    "unsupported": extra.get("unsupported", []),
-                    "chain": extra.get("chain", []),
+                    **{name: extra.get(name, []) for name in ("citations", "unsupported", "chain", "evidence")},
                     "rating": extra.get("rating", ""),
-                    "evidence": extra.get("evidence", []),
                     "usage": {},
                     "time": extra.get("time", ""),
                 }

@@ -11,6 +11,7 @@ from collections import OrderedDict
 from collections.abc import Iterator, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -42,11 +43,6 @@ FILE_SECONDS = 30.0
 """Processor time for reading one file, whatever its size."""
 _LONGEST_NAME, _LONGEST_SUFFIX = 150, 20
 _KEPT_JOBS, _MOST_WAITING, _MOST_SKIPPED = 200, 20, 1_000
-
-
-def extensions() -> list[str]:
-    """The endings of files that can be read, given the installed packages."""
-    return sorted(readable_suffixes())
 
 
 def plain_name(name: str) -> str:
@@ -122,8 +118,6 @@ class Job:
         if self.status == "running" and self.done:
             left = round(passed * (self.total - self.done) / self.done)
         return {
-            "job": self.id,
-            "collection": self.collection.id,
             "status": self.status,
             "done": self.done,
             "total": self.total,
@@ -272,7 +266,7 @@ def _keep(collection: Collection, place: Path) -> None:
 
 
 def _copy(job: Job, files: Sequence[tuple[str, BinaryIO]]) -> None:
-    taken, names = set(extensions()), set[str]()
+    taken, names = readable_suffixes(), set[str]()
     for number, (given, stream) in enumerate(files):
         name = plain_name(given)
         endings = [ending for ending in taken if name.lower().endswith(ending)]
@@ -298,10 +292,7 @@ def _read(job: Job, name: str, place: Path, size: int) -> Iterator[Document]:
     # A file that can be read has an ending.
     spool = Spool(place.with_name("texts"), FILE_SECONDS, MOST_TEXTS, progress)
 
-    def told(reason: str) -> None:
-        job.skip(name, reason)
-
-    for document in stream_file(place, spool, job.workers, name=name, max_bytes=MOST_TEXT, told=told):
+    for document in stream_file(place, spool, job.workers, name=name, max_bytes=MOST_TEXT, told=partial(job.skip, name)):
         if job.stopped.is_set():
             raise _StoppedError
         if not str(document.id).startswith(name):

@@ -63,17 +63,6 @@ def event(name: str, data: bytes, number: int | None = None) -> bytes:
     return b"%sevent: %s\ndata: %s\n\n" % (head, name.encode("ascii"), data)
 
 
-def data_of(written: bytes) -> tuple[str, bytes]:
-    r"""The name and the data of an event; "" for a comment.
-
-    Example:
-        >>> data_of(event("end", b"null", 3))
-        ('end', b'null')
-    """
-    lines = dict(line.split(b": ", 1) for line in written.strip().split(b"\n") if b": " in line)
-    return lines.get(b"event", b"").decode("ascii"), lines.get(b"data", b"")
-
-
 @dataclass(frozen=True)
 class RunRequest:
     """A run that a client asks for.

@@ -88,7 +88,7 @@ def test_only_what_was_being_answered_is_said_to_be_resumed(monkeypatch: pytest.
 
     service = SimpleNamespace(runs=asyncio.run(until_ended()))
     monkeypatch.setattr("langgraph_convcoa.cli.serve._served", lambda *_: (None, service, []))
-    monkeypatch.setattr("langgraph_convcoa.server.serve.run", ended)
+    monkeypatch.setattr("langgraph_convcoa.server.serve.ConvCoAServer", ended)
     result = CliRunner().invoke(app, ["serve", "--port", "0"])
     assert (result.exit_code, "resumed" in result.stderr) == (0, answering)
 

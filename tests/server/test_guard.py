@@ -132,7 +132,7 @@ ROUTES = [
 def test_without_the_token_nothing_is_told(
     closed: Served, method: str, path: str, headers: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(guard, "_WRONG_TOKEN_SECONDS", 0.0)
+    monkeypatch.setattr(guard, "WRONG_TOKEN_SECONDS", 0.0)
     body = {"json": {}} if method == "POST" else {}
     response = closed.ask(method, path, headers=headers, **body)
     assert response.status_code == 401

@@ -282,9 +282,9 @@ def test_a_server_that_is_killed_while_it_makes_a_collection_leaves_none(tmp_pat
         return None
 
     with pytest.raises(KeyboardInterrupt):
-        Collections([], tmp_path, killed, "", nothing, nothing).add("", "Half")
+        Collections([], tmp_path, killed, "", nothing).add("", "Half")
     indexes = _Indexes(WordEncoder(), None)
-    own = Collections([], tmp_path, indexes, "", nothing, nothing)
+    own = Collections([], tmp_path, indexes, "", nothing)
     assert own.find("", next(tmp_path.glob("*/*")).name) is None
     assert len(own.add("", "Whole").documents()) == 0
     # One of an earlier release, which wrote in the other order.
@@ -296,7 +296,7 @@ def test_a_collection_that_another_server_makes_or_deletes_is_seen(server: Serve
     def nothing(*_: Any) -> Any:
         return None
 
-    other = Collections([], server.folder / "collections", server._index, "", nothing, nothing)
+    other = Collections([], server.folder / "collections", server._index, "", nothing)
     made = other.add("", "Elsewhere")
     own = server.service.collections
     seen = own.find("", made.id)
