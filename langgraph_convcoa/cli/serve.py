@@ -32,12 +32,23 @@ if TYPE_CHECKING:
 Collections = Annotated[list[str] | None, option("[NAME=]PATH", 'Documents, an index or "demo"; may be repeated.')]
 
 
+Models = Annotated[
+    list[str] | None,
+    option(
+        "NAME",
+        'Chat model, such as "openai:gpt-4.1-mini"; of several the page offers a choice, and the first is the default.',
+        envvar="CONVCOA_MODEL",
+    ),
+]
+
+
 @dataclass(frozen=True)
 class ServeOptions(ConversationOptions):
-    """The options of a conversation, with any number of collections and without a thread."""
+    """The options of a conversation, with any number of collections and models and without a thread."""
 
     # Several here, and one in the other commands.
     docs: Collections = None  # type: ignore[assignment]
+    model: Models = None  # type: ignore[assignment]
     thread: str | None = field(default=None, init=False)
 
     def check(self, command: str) -> None:
@@ -72,7 +83,7 @@ def serve(
     require("convcoa serve", "serve", "starlette", "uvicorn", "python_multipart")
     options.check("serve")
     from langgraph_convcoa.server.guard import Access
-    from langgraph_convcoa.server.serve import address_of, listen, run
+    from langgraph_convcoa.server.serve import ConvCoAServer, address_of, listen
 
     access = Access(
         host=host,
@@ -86,7 +97,7 @@ def serve(
     # Before minutes of encoding.
     with listen(host, port) as listening:
         url = address_of(listening)
-        app, service, closing = _served(options, access, max_upload_mb)
+        app, service, closing = _served(options, access)
 
         def announce() -> None:
             typer.echo(f"convcoa is at {url}  (Ctrl-C ends it)")
@@ -95,7 +106,7 @@ def serve(
                 threading.Thread(target=webbrowser.open, args=(url,), daemon=True).start()
 
         try:
-            run(app, service, listening, announce)
+            ConvCoAServer(app, service, announce).run(sockets=[listening])
         except KeyboardInterrupt:
             resumed = "; what was being answered can be resumed on the page" if service.runs.cut_short else ""
             typer.echo(f"ended{resumed}", err=True)
@@ -104,12 +115,18 @@ def serve(
                 action.close()
 
 
-def _served(options: ServeOptions, access: Access, max_upload_mb: float) -> tuple[Any, Any, list[Any]]:
+def _served(options: ServeOptions, access: Access) -> tuple[Any, Any, list[Any]]:
     """The application, its service, and the actions that are to be closed after it."""
+    from langgraph_convcoa.reasoning.models import load_chat_model
     from langgraph_convcoa.server.app import create_app
     from langgraph_convcoa.server.service import Settings
 
-    basis = open_basis(options, default_store() if options.store is None else options.store)
+    models = [*dict.fromkeys(options.model or [])]
+    single: Any = models[0] if models else None
+    basis = open_basis(replace(options, model=single), default_store() if options.store is None else options.store)
+    for name in models[1:]:
+        # Errors are told now; a run that names it loads it.
+        load_chat_model(name, base_url=options.base_url)
     shown = _collections(options, basis)
     made: list[BaseAction] = []
     encoders = [one.retriever.encoder for one in shown if one.retriever is not None]
@@ -134,9 +151,8 @@ def _served(options: ServeOptions, access: Access, max_upload_mb: float) -> tupl
         new_retriever=partial(open_index, encoder=encoder, graph=options.graph),
         collections=shown,
         sources=basis.fingerprint("uploaded"),
-        model=options.model or "",
+        models=models,
         actions=[{"name": name, "description": description} for name, description in described],
-        max_upload_mb=max_upload_mb,
     )
     app = create_app(settings, access)
     return app, app.service, made
@@ -159,7 +175,9 @@ def _collections(options: ServeOptions, basis: Basis) -> list[Collection]:
         place = place_of(path, options.collection, options.tenant)
         # --collection and --tenant are for the engines among them.
         engine = options if is_engine(path) else replace(options, collection=None, tenant=None)
-        shown[identity] = Collection(identity, name, basis.fingerprint(place), open_documents(path, engine))
+        files = Path(path) if Path(path).is_dir() else Path(path).parent if Path(path).is_file() else None
+        retriever = open_documents(path, engine)
+        shown[identity] = Collection(identity, name, basis.fingerprint(place), retriever, originals=files)
     if not shown and (options.data or options.web):
         shown["sources"] = Collection("sources", "Tables and the web", basis.fingerprint(""))
     return [*shown.values()]

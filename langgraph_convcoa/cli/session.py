@@ -163,7 +163,9 @@ class Basis:
             encoder = None if retriever is None else retriever.encoder
             # After the tables: without a model a question that fits no description goes to the first action.
             actions.append(WebQuerying(self.search, encoder=encoder, cache=pages))
-        graph = build_graph(model=self.model, retriever=retriever, actions=actions, context=self.context)
+        # The address is also that of models which a run names.
+        url = self.options.base_url
+        graph = build_graph(model=self.model, base_url=url, retriever=retriever, actions=actions, context=self.context)
         return Opened(graph, self.context, self.store, retriever, actions, self.fingerprint(docs))
 
     def fingerprint(self, docs: str) -> str:

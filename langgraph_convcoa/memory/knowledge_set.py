@@ -38,6 +38,8 @@ class RoundExtra(TypedDict):
     """Evidence of items that the answer does not cite."""
     unsupported: NotRequired[list[str]]
     """Sentences of the answer that no evidence supports."""
+    rating: NotRequired[str]
+    """What a person thinks of the answer: "up" or "down"."""
 
 
 class Round(TypedDict):
@@ -113,6 +115,18 @@ class ContextualKnowledgeSet:
             entry["convcoa"] = extra
         self.rounds = [*self.rounds, entry]
 
+    def rate(self, number: int, rating: str) -> None:
+        """Note what a person thinks of the answer of a round: "up", "down", or "" for nothing.
+
+        Raises:
+            InputError: There is no such round, or no such rating.
+        """
+        if rating not in ("up", "down", ""):
+            raise InputError('an answer is rated "up" or "down", or with "" not at all')
+        if all(entry["round"] != number for entry in self.rounds):
+            raise InputError(f"there is no round {number} in this conversation")
+        self.rounds = [_rated(entry, rating) if entry["round"] == number else entry for entry in self.rounds]
+
     def after(self, shared: Sequence[Round]) -> ContextualKnowledgeSet:
         """This set, preceded by rounds of other conversations, whose numbers end at 0."""
         renumbered: list[Round] = [{**entry, "round": n - len(shared)} for n, entry in enumerate(shared, 1)]
@@ -155,6 +169,13 @@ class ContextualKnowledgeSet:
             if entry["round"] not in chosen:
                 break
         return "\n".join(chosen[number] for number in sorted(chosen))
+
+
+def _rated(entry: Round, rating: str) -> Round:
+    extra: RoundExtra = {"chain": [], "citations": [], "time": "", **entry.get("convcoa", {}), "rating": rating}
+    if not rating:
+        del extra["rating"]
+    return {**entry, "convcoa": extra}
 
 
 class _NotARound(ValueError):

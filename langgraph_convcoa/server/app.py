@@ -20,12 +20,7 @@ from langgraph_convcoa.server.service import Busy, Missing, Service, Settings
 
 
 def create_app(settings: Settings, access: Access | None = None) -> Guard:
-    """The ASGI application of a server; the store is opened with its lifespan.
-
-    Args:
-        settings: What it serves.
-        access: Who may reach it; this machine alone when None.
-    """
+    """The ASGI application of a server, for this machine alone without `access`; the store is opened with its lifespan."""
     service = Service(settings)
 
     @asynccontextmanager

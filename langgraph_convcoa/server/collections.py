@@ -21,8 +21,6 @@ from langgraph_convcoa.server.threads import digest
 from langgraph_convcoa.storage.turns import Turns
 
 if TYPE_CHECKING:
-    from langgraph.graph import StateGraph
-
     from langgraph_convcoa.retrieval.corpus import Listed
     from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 
@@ -31,14 +29,15 @@ MOST_COLLECTIONS = 50
 FIRST = "My documents"
 """Name of the collection that is made for a user who has none."""
 _TELL_SECONDS = 2.0
-_ABOUT, _INDEX = "collection.json", "index"
+_ABOUT, _INDEX, _ORIGINALS = "collection.json", "index", "files"
 
 
 @dataclass
 class Collection:
     """A collection of documents. `folder` is None for those of the command line.
 
-    `sources` is a fingerprint of the documents: a turn over other documents is not resumed.
+    `sources` is a fingerprint of the documents: a turn over other documents is not resumed. `originals` is the folder of the
+    files that the documents were read from, by their sources; of uploads it has the PDFs.
     """
 
     id: str
@@ -46,6 +45,7 @@ class Collection:
     sources: str
     retriever: HopfieldRetriever | None = None
     folder: Path | None = None
+    originals: Path | None = None
     status: str = "ready"
     message: str = ""
     turns: Turns | None = None
@@ -53,8 +53,6 @@ class Collection:
     """Held while the documents are changed."""
     _listed: tuple[Any, list[dict[str, Any]]] | None = None
     _telling: Future[dict[str, Any]] | None = None
-    _counted: tuple[int | None, int | None] = (None, None)
-    """The last known numbers of documents and passages."""
 
     def documents(self) -> list[dict[str, Any]]:
         """The documents by source, read once for each state of the corpus. Empty for an engine."""
@@ -77,28 +75,34 @@ class Collection:
             raise InputError(f"{self.name!r} was given on the command line and cannot be changed here")
         with self.lock:
             ids = self.ids_of(source)
+            if (original := self.pdf(source)) is not None:
+                original.unlink()
             return bool(ids) and self.retriever.delete(ids)["num_deleted"] > 0
 
+    def pdf(self, source: str) -> Path | None:
+        """The PDF that is the source of documents, if it is still there."""
+        if self.originals is None or not source.lower().endswith(".pdf") or not self.ids_of(source):
+            return None
+        place = (self.originals / source).resolve()
+        return place if place.is_relative_to(self.originals.resolve()) and place.is_file() else None
+
     def as_json(self, unavailable: str = "") -> dict[str, Any]:
-        """The collection for the page. If it is unavailable: the reason, and its last known numbers."""
+        """The collection for the page. If it is unavailable, `unavailable` says why."""
+        documents = passages = None
         if not unavailable:
             documents = len(self.documents()) if self.retriever is None or self.retriever.corpus.complete else None
-            self._counted = documents, 0 if self.retriever is None else len(self.retriever.corpus)
+            passages = 0 if self.retriever is None else len(self.retriever.corpus)
         ready = self.status == "ready"
         return {
             "id": self.id,
             "name": self.name,
-            "documents": self._counted[0],
-            "passages": self._counted[1],
+            "documents": documents,
+            "passages": passages,
             "status": "unavailable" if unavailable and ready else self.status,
             "message": (unavailable if ready else "") or self.message,
             "read_only": self.folder is None,
             "accepts_files": self.folder is not None and self.retriever is not None,
         }
-
-
-def _reason(error: Exception) -> str:
-    return str(error_json(error)["message"])
 
 
 def _by_source(documents: Sequence[Listed]) -> list[dict[str, Any]]:
@@ -122,7 +126,7 @@ class Collections:
         folder: Where the users' are kept, each user's in a folder of its own.
         new_retriever: An empty retriever with an index in a folder, or the one that is there.
         sources: The fingerprint of what all collections share: tables and the web.
-        turns: The turns of conversations over a retriever, made once for a collection.
+        make_turns: Makes the turns of a collection's conversations, once for each.
     """
 
     def __init__(
@@ -131,14 +135,13 @@ class Collections:
         folder: Path,
         new_retriever: Callable[[Path], HopfieldRetriever],
         sources: str,
-        make_graph: Callable[[HopfieldRetriever | None], StateGraph[Any, Any, Any, Any]],
-        make_turns: Callable[[StateGraph[Any, Any, Any, Any], str], Turns],
+        make_turns: Callable[[Collection], Turns],
     ) -> None:
         self.shown = {collection.id: collection for collection in shown}
         self._folder = folder
         self._new_retriever = new_retriever
         self._sources = sources
-        self._make_graph, self._make_turns = make_graph, make_turns
+        self._make_turns = make_turns
         self._owned: dict[str, dict[str, Collection]] = {}
         self._lock = threading.Lock()
         # A pool of its own: engines that do not answer would occupy all other threads.
@@ -166,7 +169,7 @@ class Collections:
         except TimeoutError:
             return collection.as_json("it does not answer at the moment")
         except Exception as error:  # noqa: BLE001 - the others can be used
-            return collection.as_json(_reason(error))
+            return collection.as_json(error_json(error)["message"])
 
     def find(self, user: str, name: str) -> Collection | None:
         """The collection of this id, if the user may ask it."""
@@ -176,7 +179,7 @@ class Collections:
         """The turns of its conversations; the graph is compiled once."""
         with self._lock:
             if collection.turns is None:
-                collection.turns = self._make_turns(self._make_graph(collection.retriever), collection.sources)
+                collection.turns = self._make_turns(collection)
             return collection.turns
 
     def add(self, user: str, name: str) -> Collection:
@@ -218,11 +221,13 @@ class Collections:
         return str(kept.get("created") or ""), collection
 
     def _collection(self, folder: Path, name: str) -> Collection:
-        collection = Collection(folder.name, name, f"{self._sources} {folder.name}", folder=folder)
+        collection = Collection(
+            folder.name, name, f"{self._sources} {folder.name}", folder=folder, originals=folder / _ORIGINALS
+        )
         try:
             collection.retriever = self._new_retriever(folder / _INDEX)
         except Exception as error:  # noqa: BLE001 - the others can be used
-            collection.status, collection.message = "failed", _reason(error)
+            collection.status, collection.message = "failed", error_json(error)["message"]
         return collection
 
     def _add(self, user: str, name: str) -> Collection:

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
+from starlette.requests import cookie_parser
 from starlette.responses import Response
 
 from langgraph_convcoa.errors import InputError
@@ -32,7 +33,7 @@ LOOPBACK = ("localhost", "127.0.0.1", "::1")
 SHORTEST_TOKEN = 16
 MOST_JSON = 4_000_000
 """Bytes of a request's JSON."""
-_WRONG_TOKEN_SECONDS = 0.5
+WRONG_TOKEN_SECONDS = 0.5
 _SAFE = ("GET", "HEAD", "OPTIONS")
 _LONGEST_USER = 200
 PAGE_POLICY = (
@@ -42,6 +43,8 @@ PAGE_POLICY = (
     "require-trusted-types-for 'script'; trusted-types 'none'"
 )
 _DATA_POLICY = "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'; sandbox"
+# A sandbox would keep the browser from showing it.
+_PDF_POLICY = "default-src 'none'; object-src 'self'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'"
 _HEADERS = {
     "x-content-type-options": "nosniff",
     "referrer-policy": "no-referrer",
@@ -56,7 +59,6 @@ _STATIC = "/static/"
 _NAME = re.compile(r"[a-z0-9_]([a-z0-9._-]*[a-z0-9_])?")
 _HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]{2,45})\]|([^\s\[\]/\\@?#,%:]{1,255}))(?::(\d{1,5}))?", re.ASCII)
 _ORIGIN = re.compile(r"https?://[^\s/?#@*]+")
-Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,7 @@ class Access:
     host: str = "127.0.0.1"
     token: str = ""
     user_header: str = ""
-    proxies: Sequence[Network] = ()
+    proxies: Sequence[ipaddress.IPv4Network | ipaddress.IPv6Network] = ()
     names: frozenset[str] = frozenset()
     origins: frozenset[str] = frozenset()
     max_upload: int = 100_000_000
@@ -208,7 +210,7 @@ class Guard:
                 return
             if scope[USER] is None:
                 if headers.get("authorization") or headers.get("x-api-key"):
-                    await asyncio.sleep(_WRONG_TOKEN_SECONDS)
+                    await asyncio.sleep(WRONG_TOKEN_SECONDS)
                 raise _RefusedError(401, "a token is needed, or it is wrong: log in")
             await self.app(scope, self._limited(receive, headers), send_guarded)
         except _RefusedError as refused:
@@ -236,7 +238,7 @@ class Guard:
         if method == "OPTIONS" and allowed:
             return Response(status_code=204)
         client = (scope.get("client") or ("", 0))[0]
-        user = self.access.user(headers, client, _cookie(headers))
+        user = self.access.user(headers, client, cookie_parser(headers.get("cookie", "")).get(COOKIE, ""))
         scope[USER] = "" if user is None and (path in _OPEN or path.startswith(_STATIC)) else user
         if method not in _SAFE and (_has_body(headers) or "content-type" in headers):
             kind = headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -270,8 +272,9 @@ class Guard:
     def _secure(self, response: MutableHeaders, request: Headers, path: str) -> None:
         for name, value in _HEADERS.items():
             response[name] = value
-        is_page = response.get("content-type", "").startswith("text/html")
-        response["content-security-policy"] = PAGE_POLICY if is_page else _DATA_POLICY
+        kind = response.get("content-type", "").partition(";")[0]
+        policies = {"text/html": PAGE_POLICY, "application/pdf": _PDF_POLICY}
+        response["content-security-policy"] = policies.get(kind, _DATA_POLICY)
         response["cache-control"] = "no-cache" if path == "/" or path.startswith(_STATIC) else "no-store"
         origin = request.get("origin", "")
         if origin in self.access.origins:
@@ -302,14 +305,6 @@ def _same(origin: str, host: str) -> bool:
 
 def _is_upload(headers: Headers) -> bool:
     return headers.get("content-type", "").lower().startswith("multipart/")
-
-
-def _cookie(headers: Headers) -> str:
-    for part in headers.get("cookie", "").split(";"):
-        name, _, value = part.strip().partition("=")
-        if name == COOKIE:
-            return value
-    return ""
 
 
 def _length(headers: Headers) -> int:

@@ -19,14 +19,14 @@ from mcp.server.transport_security import TransportSecuritySettings
 from mcp.types import ToolAnnotations
 from pydantic import Field
 
-from langgraph_convcoa.errors import ConvCoAError, InputError
+from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 from langgraph_convcoa.server.mcp_results import QUOTE, Answer, Found, Passage, Turn, cut
+from langgraph_convcoa.server.runs import error_json
 from langgraph_convcoa.storage.base import LONGEST_THREAD, thread_name
 from langgraph_convcoa.storage.turns import INTERRUPT, Turns
 from langgraph_convcoa.text.clean import flat
 
-_NAME = "convcoa"
 _RESOURCE = 100_000
 """Characters of a passage that is read as a resource."""
 _MOST_PASSAGES, _MOST_TURNS, _LONGEST_QUESTION = 20, 100, 10_000
@@ -37,7 +37,6 @@ _OVER_HTTP: dict[str, Any] = {
     "transport_security": TransportSecuritySettings(enable_dns_rebinding_protection=False),
     "stateless_http": True,
 }
-_LOGGER = logging.getLogger(__name__)
 
 
 _SEARCH = (
@@ -73,7 +72,7 @@ def mcp_server(
     # Without any handler the SDK adds one, and writes every library's log to standard error.
     if not (root := logging.getLogger()).handlers:
         root.addHandler(logging.NullHandler())
-    server = FastMCP(_NAME, instructions=_INSTRUCTIONS, log_level="WARNING", **_OVER_HTTP)
+    server = FastMCP("convcoa", instructions=_INSTRUCTIONS, log_level="WARNING", **_OVER_HTTP)
     # The SDK takes no version, and would tell clients its own.
     server._mcp_server.version = version("langgraph-convcoa")
     asking = _Asking(turns, retriever, thread)
@@ -189,13 +188,8 @@ async def _progress(ctx: Any, number: int, message: str) -> None:
 
 @contextmanager
 def _told(kind: type[Exception]) -> Iterator[None]:
-    """Errors that a client can mend as the SDK's, with their message; of any other the type alone."""
+    """Errors as the SDK's; their message holds no secret."""
     try:
         yield
-    except ConvCoAError as error:
-        raise kind(flat(str(error))) from None
-    except Exception as error:
-        _LOGGER.warning(
-            "internal error (%s) in an MCP call", type(error).__name__, exc_info=_LOGGER.isEnabledFor(logging.DEBUG)
-        )
-        raise kind(f"internal error ({type(error).__name__})") from None
+    except Exception as error:  # noqa: BLE001 - told to the client
+        raise kind(flat(error_json(error)["message"])) from None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -13,15 +12,15 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, Response
 
 from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.server.guard import COOKIE, Access
+from langgraph_convcoa.retrieval.documents.kinds import readable_suffixes
+from langgraph_convcoa.server.guard import COOKIE, WRONG_TOKEN_SECONDS, Access
 from langgraph_convcoa.server.passages import passage_json
 from langgraph_convcoa.server.routes import as_response, body_of, route, whole
 from langgraph_convcoa.server.service import Missing, Service
 from langgraph_convcoa.server.threads import key_of
-from langgraph_convcoa.server.uploads import MOST_FILES, extensions
+from langgraph_convcoa.server.uploads import MOST_FILES
 
 STATIC = Path(__file__).with_name("static")
-_WRONG_TOKEN_SECONDS = 0.5
 _MONTH = 30 * 86_400
 _LONGEST_QUOTE = 4_000
 
@@ -36,7 +35,7 @@ async def _login(service: Service, user: str, request: Request) -> Any:
     if not access.token:
         return {"ok": True}
     if not isinstance(given, str) or not access.holds(given):
-        await asyncio.sleep(_WRONG_TOKEN_SECONDS)
+        await asyncio.sleep(WRONG_TOKEN_SECONDS)
         return as_response({"detail": "the token is wrong"}, 401)
     response = as_response({"ok": True})
     # Before a proxy that speaks TLS, the origin says so, which the guard has compared with the host.
@@ -46,13 +45,10 @@ async def _login(service: Service, user: str, request: Request) -> Any:
 
 
 async def _about(service: Service, user: str, request: Request) -> Any:
-    given = service.settings
+    given, access = service.settings, request.app.state.access
     return {
-        "version": version("langgraph-convcoa"),
-        "model": given.model or None,
-        "approve": given.context.approve,
-        "upload": {"max_mb": given.max_upload_mb, "extensions": await service.threaded(extensions)},
-        "user": user or None,
+        "models": given.models,
+        "upload": {"max_mb": access.max_upload / 1e6, "extensions": sorted(await service.threaded(readable_suffixes))},
         "actions": given.actions,
     }
 
@@ -116,13 +112,33 @@ async def _passages(service: Service, user: str, request: Request) -> Any:
         raise Missing(
             f"there is no passage {identity[:100]!r} in {collection.name}: its document was deleted, or it is no document"
         )
-    return found
+    return {**found, "pdf": await service.threaded(collection.pdf, found["source"]) is not None}
 
 
 async def _conversation(service: Service, user: str, request: Request) -> Any:
     return await service.conversation(
         user, request.path_params["thread"], whole(request.query_params.get("rounds"), 10**6, 10**6)
     )
+
+
+async def _search(service: Service, user: str, request: Request) -> Any:
+    return await service.search(user, request.query_params.get("words", ""))
+
+
+async def _rate(service: Service, user: str, request: Request) -> Any:
+    given = await body_of(request)
+    await service.rate(
+        user, request.path_params["thread"], whole(given.get("round"), 0, 10**6), str(given.get("rating") or "")
+    )
+
+
+async def _file(service: Service, user: str, request: Request) -> Any:
+    collection = await service.collection(user, request.path_params["collection"])
+    source = request.query_params.get("source", "")
+    found = await service.threaded(collection.pdf, source)
+    if found is None:
+        raise Missing(f"{collection.name} has no PDF {source[:100]!r}")
+    return FileResponse(found, media_type="application/pdf", filename=found.name, content_disposition_type="inline")
 
 
 async def _export(service: Service, user: str, request: Request) -> Any:
@@ -154,8 +170,11 @@ ROUTES = [
     route("/convcoa/collections/{collection}/documents", _documents),
     route("/convcoa/collections/{collection}/documents", _delete_documents, "DELETE"),
     route("/convcoa/collections/{collection}/files", _upload, "POST"),
+    route("/convcoa/collections/{collection}/files", _file),
     route("/convcoa/jobs/{job}", _job),
     route("/convcoa/passages", _passages),
+    route("/convcoa/threads", _search),
     route("/convcoa/threads/{thread}", _conversation),
+    route("/convcoa/threads/{thread}/rating", _rate, "POST"),
     route("/convcoa/threads/{thread}/export", _export),
 ]

@@ -27,23 +27,18 @@ def passage_json(retriever: HopfieldRetriever, identity: str, quote: str) -> dic
     before = after = ""
     part = _PART.match(identity)
     if part is not None and about.get("document_id") == part[1]:
-        name, number = part[1], int(part[2])
-        beside = {
-            str(one.id): one.page_content for one in retriever.get_by_ids([f"{name}#{number - 1}", f"{name}#{number + 1}"])
-        }
-        before, after = beside.get(f"{name}#{number - 1}", ""), beside.get(f"{name}#{number + 1}", "")
+        names = [f"{part[1]}#{int(part[2]) + step}" for step in (-1, 1)]
+        beside = {str(one.id): one.page_content for one in retriever.get_by_ids(names)}
+        before, after = (beside.get(name, "") for name in names)
     text = passage.page_content[:_MOST_TEXT]
-    places = spans(text, quote)
     return {
-        "id": identity,
         "title": str(about.get("title") or ""),
         "source": str(about.get("source") or about.get("document_id") or identity),
         "page": about.get("page"),
         "text": text,
         "before": before,
         "after": after,
-        "spans": [list(place) for place in places],
-        "found": bool(places),
+        "spans": [list(place) for place in spans(text, quote)],
     }
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -20,7 +19,8 @@ from langgraph_convcoa.server.guard import USER
 from langgraph_convcoa.server.runs import Run
 from langgraph_convcoa.server.service import VALUES, Missing, Service
 from langgraph_convcoa.server.threads import key_of
-from langgraph_convcoa.server.wire import GRAPH, data_of, read_run, to_json
+from langgraph_convcoa.server.wire import GRAPH, read_run, to_json
+from langgraph_convcoa.storage.turns import before_last, without_last_turn
 
 Endpoint = Callable[[Service, str, Request], Awaitable[Any]]
 _MOST_LISTED = 1_000
@@ -196,71 +196,53 @@ async def _get_state(service: Service, user: str, request: Request) -> Any:
     thread = request.path_params["thread"]
     snapshot, _ = await service.snapshot(user, await service.entry(user, thread))
 
-    def checkpoint(config: Mapping[str, Any] | None) -> dict[str, Any] | None:
-        named = (config or {}).get("configurable", {})
-        identity = named.get("checkpoint_id")
-        return {"thread_id": thread, "checkpoint_ns": "", "checkpoint_id": identity} if identity else None
+    def checkpoint(identity: str | None) -> dict[str, Any]:
+        return {"thread_id": thread, "checkpoint_ns": "", "checkpoint_id": identity}
 
+    before = before_last(snapshot)
     return {
         "values": _public(snapshot.values),
         "next": list(snapshot.next),
-        "checkpoint": checkpoint(snapshot.config) or {"thread_id": thread, "checkpoint_ns": "", "checkpoint_id": None},
+        "checkpoint": checkpoint(snapshot.config["configurable"].get("checkpoint_id")),
         "metadata": {},
         "created_at": snapshot.created_at,
-        "parent_checkpoint": checkpoint(snapshot.parent_config),
+        "parent_checkpoint": checkpoint(before) if before else None,
         "tasks": [
-            {
-                "id": task.id,
-                "name": task.name,
-                "error": None,
-                "interrupts": list(task.interrupts),
-                "checkpoint": None,
-                "state": None,
-                "result": None,
-            }
-            for task in snapshot.tasks
+            {"id": task.id, "name": task.name, "error": None, "interrupts": list(task.interrupts)} for task in snapshot.tasks
         ],
         "interrupts": [interrupt for task in snapshot.tasks for interrupt in task.interrupts],
     }
 
 
 async def _get_history(service: Service, user: str, request: Request) -> Any:
-    # Only the last checkpoint of a finished turn is kept.
+    # Only the last checkpoint of a finished turn is kept; a client may fork from the state before it.
     state = await _get_state(service, user, request)
-    return [state] if state["created_at"] is not None else []
+    before = state["parent_checkpoint"]
+    if before is None:
+        return [state] if state["created_at"] is not None else []
+    left = _public(without_last_turn(state["values"]))
+    return [state, {**state, "values": left, "checkpoint": before, "parent_checkpoint": None}]
 
 
 async def _stream_run(service: Service, user: str, request: Request) -> Any:
     given = read_run(await body_of(request))
     thread = request.path_params.get("thread")
     run = await service.start(user, thread, given)
-    stop = None
-    if given.cancel_on_disconnect:
-
-        async def stop() -> None:
-            await service.runs.stop(key_of(user, run.thread))
-
-    return _stream(run, 0, stop)
+    return _stream(service, run, 0, given.cancel_on_disconnect)
 
 
-def _stream(run: Run, after: int, stop: Callable[[], Awaitable[None]] | None = None) -> StreamingResponse:
+def _stream(service: Service, run: Run, after: int, cancel: bool = False) -> StreamingResponse:
     async def events() -> AsyncIterator[bytes]:
         try:
             async for part in run.follow(after):
                 yield part
         finally:
-            if stop is not None and not run.ended:
-                # In a task of its own, because this one is being cancelled.
-                stopping = asyncio.ensure_future(stop())
-                _STOPPING.add(stopping)
-                stopping.add_done_callback(_STOPPING.discard)
+            if cancel and not run.ended:
+                service.runs.cancel(run)
 
     place = f"/threads/{quote(run.thread)}/runs/{run.id}"
     headers = {"x-accel-buffering": "no", "location": f"{place}/stream", "content-location": place}
     return StreamingResponse(events(), headers=headers, media_type="text/event-stream")
-
-
-_STOPPING: set[asyncio.Future[None]] = set()
 
 
 async def _create_run(service: Service, user: str, request: Request) -> Any:
@@ -278,10 +260,10 @@ async def _output(run: Run) -> Response:
     """The last values of a run, or its error, as they were streamed."""
     last = b"{}"
     async for part in run.follow():
-        name, data = data_of(part)
-        if name == "error":
+        head, _, data = part.partition(b"\ndata: ")
+        if head.endswith(b"event: error"):
             return Response(b'{"__error__":%s}' % data, media_type="application/json")
-        if name == "values":
+        if head.endswith(b"event: values"):
             last = data
     return Response(last, media_type="application/json")
 
@@ -310,7 +292,7 @@ async def _get_run(service: Service, user: str, request: Request) -> Any:
 
 async def _join_stream(service: Service, user: str, request: Request) -> Any:
     last = request.headers.get("last-event-id", "")
-    return _stream(_run(service, user, request), int(last) if re.fullmatch(r"[0-9]{1,18}", last) else 0)
+    return _stream(service, _run(service, user, request), int(last) if re.fullmatch(r"[0-9]{1,18}", last) else 0)
 
 
 async def _join_run(service: Service, user: str, request: Request) -> Any:

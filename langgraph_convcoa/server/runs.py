@@ -23,7 +23,6 @@ _MOST_BYTES = 8_000_000
 _KEPT_BYTES, _KEPT_RUNS = 16_000_000, 200
 """Bytes and number of ended runs that are kept."""
 _LOGGER = logging.getLogger(__name__)
-Publish = Callable[[str, Any], None]
 
 
 def now() -> str:
@@ -154,8 +153,14 @@ class Runs:
         found = [run for own, run in self._ended.values() if own == key]
         return [*([self.active[key]] if key in self.active else []), *reversed(found)]
 
+    def cancel(self, run: Run) -> None:
+        """Cancel a run, once: a second cancellation would interrupt its clean-up. The turn can be resumed."""
+        if run.task is not None and not run.stopping:
+            run.stopping = True
+            run.task.cancel()
+
     async def stop(self, key: str) -> None:
-        """Cancel a thread's run and wait for its end. The turn can be resumed."""
+        """Cancel a thread's run and wait for its end."""
         if (run := self.active.get(key)) is not None:
             await self._stopped([run])
 
@@ -166,13 +171,9 @@ class Runs:
             await self._stopped(runs)
 
     async def _stopped(self, runs: Sequence[Run]) -> None:
-        tasks = [run.task for run in runs if run.task is not None]
         for run in runs:
-            # Only once: a second cancellation would interrupt the clean-up.
-            if run.task is not None and not run.stopping:
-                run.stopping = True
-                run.task.cancel()
-        await asyncio.wait(tasks)
+            self.cancel(run)
+        await asyncio.wait([run.task for run in runs if run.task is not None])
 
 
 def error_json(error: BaseException) -> dict[str, str]:

@@ -21,8 +21,8 @@ _GRACE_SECONDS = 3
 class ConvCoAServer(uvicorn.Server):
     """Ends the turns before the connections, on which their events would otherwise be waited for."""
 
-    def __init__(self, config: uvicorn.Config, service: Service, announce: Callable[[], None]) -> None:
-        super().__init__(config)
+    def __init__(self, app: ASGIApp, service: Service, announce: Callable[[], None] = lambda: None) -> None:
+        super().__init__(uvicorn_config(app))
         self._service, self._announce = service, announce
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -78,13 +78,3 @@ def uvicorn_config(app: ASGIApp) -> uvicorn.Config:
         timeout_graceful_shutdown=_GRACE_SECONDS,
         lifespan="on",
     )
-
-
-def server_of(app: ASGIApp, service: Service, announce: Callable[[], None] = lambda: None) -> ConvCoAServer:
-    """The server of an application, which is not started yet; `announce` is called when it is."""
-    return ConvCoAServer(uvicorn_config(app), service, announce)
-
-
-def run(app: ASGIApp, service: Service, listening: socket.socket, announce: Callable[[], None]) -> None:
-    """Serve until Ctrl-C or SIGTERM."""
-    server_of(app, service, announce).run(sockets=[listening])

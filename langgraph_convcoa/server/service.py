@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
+import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
@@ -21,7 +23,7 @@ from langgraph_convcoa.server.uploads import Jobs
 from langgraph_convcoa.server.wire import GRAPH, RunRequest
 from langgraph_convcoa.storage.base import TURN_WAIT_SECONDS, ConversationStore
 from langgraph_convcoa.storage.threads import rounds_of
-from langgraph_convcoa.storage.turns import INTERRUPT, OUTPUT_FIELDS, Turns, question_of
+from langgraph_convcoa.storage.turns import INTERRUPT, OUTPUT_FIELDS, Turns, before_last, question_of
 
 if TYPE_CHECKING:
     from langgraph.graph import StateGraph
@@ -38,6 +40,9 @@ _LOCK_SECONDS = 5.0
 _REFUSE_SECONDS = 0.5
 """Seconds that a question waits for another server's turn of its thread before it is refused."""
 _TITLE_CHARACTERS = 80
+MOST_SEARCHED, _MOST_FOUND, _SEARCH_SECONDS, _MOST_WORDS = 1_000, 50, 3.0, 20
+"""A search reads the newest conversations, and ends when it has found enough or takes too long."""
+_EXCERPT = 80  # Characters before and after the word that was found.
 VALUES = (*OUTPUT_FIELDS, "messages")
 _LOGGER = logging.getLogger(__name__)
 Result = TypeVar("Result")
@@ -63,9 +68,8 @@ class Settings:
         folder: Where collections are kept that users make.
         new_retriever: The retriever with the index in a folder, made empty where there is none.
         sources: A fingerprint of the tables and the web search.
-        model: The name of the model; "" for extracted answers.
+        models: The names of the models that a run may choose, the default first; none for extracted answers.
         actions: The name and the description of each action, for the page.
-        max_upload_mb: The most megabytes of one upload.
     """
 
     store: ConversationStore
@@ -75,9 +79,8 @@ class Settings:
     new_retriever: Callable[[Path], HopfieldRetriever]
     collections: list[Collection] = field(default_factory=list)
     sources: str = ""
-    model: str = ""
+    models: Sequence[str] = ()
     actions: list[dict[str, str]] = field(default_factory=list)
-    max_upload_mb: float = 100.0
 
 
 class Service:
@@ -87,7 +90,7 @@ class Service:
         self.settings = settings
         self.store = settings.store
         self.runs = Runs()
-        self.jobs = Jobs()
+        self.jobs = Jobs(settings.folder / "uploads")
         self.book: ThreadBook
         self.collections: Collections
         self._open = AsyncExitStack()
@@ -97,20 +100,19 @@ class Service:
         # LangChain runs what is synchronous in the loop's own threads. The server has others, which no model can hold.
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(_TURN_THREADS, "convcoa turns"))
         self._threads = self._open.enter_context(ThreadPoolExecutor(_OWN_THREADS, "convcoa server"))
+        self._open.enter_context(self.jobs)
         saver = await self._open.enter_async_context(self.store.opened())
         self.book = ThreadBook(await self._open.enter_async_context(self.store.book()), self.store.entry)
         self._shared = None
         if self.settings.context.share_knowledge:
             self._shared = await self._open.enter_async_context(self.store.shared())
-        shared = self._shared
-
-        def turns(graph: StateGraph[Any, Any, Any, Any], sources: str) -> Turns:
-            return Turns(graph.compile(checkpointer=saver, store=shared), self.store, self.settings.context, sources)
-
         given = self.settings
-        self.collections = Collections(
-            given.collections, given.folder, given.new_retriever, given.sources, given.make_graph, turns
-        )
+
+        def turns(collection: Collection) -> Turns:
+            graph = given.make_graph(collection.retriever).compile(checkpointer=saver, store=self._shared)
+            return Turns(graph, self.store, given.context, collection.sources)
+
+        self.collections = Collections(given.collections, given.folder, given.new_retriever, given.sources, turns)
         # The first question need not wait for the graph.
         for collection in given.collections:
             self.collections.turns(collection)
@@ -118,7 +120,6 @@ class Service:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        self.jobs.stop()
         await self.runs.close()
         await self._open.aclose()
 
@@ -161,6 +162,38 @@ class Service:
         for key in elsewhere - await self.store.taken(elsewhere):
             busy[key]["status"] = "interrupted"
         return entries
+
+    async def search(self, user: str, text: str) -> dict[str, Any]:
+        """The user's threads whose title, questions and answers have all words of a text, newest first, with an excerpt.
+
+        `complete` is False if not all of the user's threads were searched.
+        """
+        words = [re.compile(re.escape(word), re.IGNORECASE) for word in text.split()[:_MOST_WORDS]]
+        entries, found, searched = await self.entries(user), list[dict[str, Any]](), 0
+        turns, end = await self.turns_of(user, {"metadata": {}}), time.monotonic() + _SEARCH_SECONDS
+        for entry in entries[:MOST_SEARCHED] if words else []:
+            if len(found) == _MOST_FOUND or time.monotonic() > end:
+                break
+            searched += 1
+            rounds = list[Any]()
+            # A damaged thread hides no other.
+            with suppress(StoreError):
+                rounds = await turns.rounds(key_of(user, str(entry["thread_id"])))
+            said = "\n".join(f"{one['original_question']}\n{one['answer']}" for one in rounds)
+            title = str(entry["metadata"].get("title") or "")
+            if all(word.search(said) or word.search(title) for word in words):
+                place = next((match.start() for word in words if (match := word.search(said))), 0)
+                found.append({**entry, "excerpt": said[max(0, place - _EXCERPT) : place + _EXCERPT]})
+        return {"threads": found, "complete": not words or searched == len(entries)}
+
+    async def rate(self, user: str, thread: str, number: int, rating: str) -> None:
+        """Store what the user thinks of an answer."""
+        entry = await self.entry(user, thread)
+        _, turns = await self.snapshot(user, entry)
+        try:
+            await turns.rate(key_of(user, thread), number, rating)
+        except ThreadBusyError as error:
+            raise Busy("this conversation is answering a question: rate the answer when it is done") from error
 
     async def update(self, user: str, thread: str, metadata: Any) -> dict[str, Any]:
         """Change a thread's metadata; its collection stays what it is."""
@@ -228,7 +261,7 @@ class Service:
                 entry = await self.create(user, thread, {"collection": request.assistant}, "do_nothing")
         turns = await self.turns_of(user, entry, request.assistant)
         key = key_of(user, str(entry["thread_id"]))
-        context = request.context(self.settings.context)
+        context = request.context(self.settings.context, self.settings.models)
         while (running := self.runs.active.get(key)) is not None:
             if request.strategy == "reject":
                 raise Busy("this conversation is answering a question: wait for the answer, or stop it")
@@ -263,7 +296,9 @@ class Service:
         *,
         kept: bool,
     ) -> Mapping[str, Any]:
-        status, output = "error", dict[str, Any]()
+        # A turn that could not be replaced is kept.
+        kept_status = str(entry.get("status", "")) if request.before else ""
+        status, output = kept_status or "error", dict[str, Any]()
         modes = ["messages", "custom", "values", *(["updates"] if "updates" in request.modes else [])]
         if run.question and not entry["metadata"].get("title"):
             entry["metadata"]["title"] = " ".join(run.question.split())[:_TITLE_CHARACTERS]
@@ -287,10 +322,13 @@ class Service:
                 modes=modes,
                 wait=TURN_WAIT_SECONDS if request.strategy == "enqueue" else _REFUSE_SECONDS,
                 begun=begun,
+                before=request.before,
             )
             status = "interrupted" if INTERRUPT in output else "idle"
+            if request.before and len(rounds_of(output)) == 1:
+                entry["question"] = run.question
         except asyncio.CancelledError:
-            status = "interrupted"
+            status = kept_status or "interrupted"
             raise
         except ThreadBusyError as error:
             run.refused = error
@@ -320,7 +358,7 @@ class Service:
                 metadata = {**entry["metadata"], **known["metadata"]}
                 if not known["metadata"].get("title"):
                     metadata["title"] = entry["metadata"].get("title", "")
-                question = known.get("question") or entry.get("question", "")
+                question = entry.get("question") or known.get("question", "")
                 changed = {"metadata": metadata, "status": status, "updated_at": now(), "question": question}
                 await self.book.put(user, {**known, **changed})
         return known is not None
@@ -339,12 +377,11 @@ class Service:
             extra: Mapping[str, Any] = found.get("convcoa") or {}
             rounds.append(
                 {
+                    "number": found["round"],
                     "question": found["original_question"],
                     "answer": found["answer"],
-                    "citations": extra.get("citations", []),
-                    "unsupported": extra.get("unsupported", []),
-                    "chain": extra.get("chain", []),
-                    "evidence": extra.get("evidence", []),
+                    **{name: extra.get(name, []) for name in ("citations", "unsupported", "chain", "evidence")},
+                    "rating": extra.get("rating", ""),
                     "usage": {},
                     "time": extra.get("time", ""),
                 }
@@ -358,6 +395,7 @@ class Service:
             "collection": entry["metadata"].get("collection", ""),
             "status": self.status(user, entry),
             "run_id": None if run is None else run.id,
+            "before": before_last(snapshot) if run is None else "",
             "unfinished": (run.question if run else "") or turns.resumable(snapshot),
             "waiting": waiting[0] if waiting and run is None else None,
             "rounds": rounds,

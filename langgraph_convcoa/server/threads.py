@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import re
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
@@ -69,17 +69,13 @@ def _entry(thread: str, kept: Mapping[str, Any]) -> dict[str, Any]:
     return {**fields, **kept, "thread_id": thread}
 
 
-def _alone(key: str) -> AbstractAsyncContextManager[None]:
-    return nullcontext()
-
-
 class ThreadBook:
     """The threads of all users, in the store of the conversations.
 
     `alone` is the lock of an entry by its name, so that no other program changes it at the same time.
     """
 
-    def __init__(self, store: BaseStore, alone: Callable[[str], AbstractAsyncContextManager[None]] = _alone) -> None:
+    def __init__(self, store: BaseStore, alone: Callable[[str], AbstractAsyncContextManager[None]]) -> None:
         self._store = store
         self._alone = alone
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()

@@ -9,13 +9,18 @@ import unicodedata
 import uuid
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence, Set
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, Self
+
+from filelock import FileLock, Timeout
 
 from langgraph_convcoa.errors import ConvCoAError, InputError
+from langgraph_convcoa.files import private_folder
 from langgraph_convcoa.retrieval.documents.kinds import readable_suffixes
 from langgraph_convcoa.retrieval.documents.load import Spool, stream_file
 from langgraph_convcoa.retrieval.documents.worker import Workers
@@ -38,11 +43,6 @@ FILE_SECONDS = 30.0
 """Processor time for reading one file, whatever its size."""
 _LONGEST_NAME, _LONGEST_SUFFIX = 150, 20
 _KEPT_JOBS, _MOST_WAITING, _MOST_SKIPPED = 200, 20, 1_000
-
-
-def extensions() -> list[str]:
-    """The endings of files that can be read, given the installed packages."""
-    return sorted(readable_suffixes())
 
 
 def plain_name(name: str) -> str:
@@ -84,7 +84,7 @@ class Job:
 
     user: str
     collection: Collection
-    folder: TemporaryDirectory[str] = field(default_factory=lambda: TemporaryDirectory(prefix="convcoa-upload-"))
+    folder: TemporaryDirectory[str]
     files: list[tuple[str, Path, int]] = field(default_factory=list)
     skipped: list[dict[str, str]] = field(default_factory=list)
     status: str = "waiting"
@@ -118,8 +118,6 @@ class Job:
         if self.status == "running" and self.done:
             left = round(passed * (self.total - self.done) / self.done)
         return {
-            "job": self.id,
-            "collection": self.collection.id,
             "status": self.status,
             "done": self.done,
             "total": self.total,
@@ -132,14 +130,33 @@ class Job:
 
 
 class Jobs:
-    """Takes uploads and indexes them, one after another for each collection.
+    """Takes uploads and indexes them, one after another for each collection; used in a `with` block.
 
-    Each collection with uploads has a thread, which ends with its last upload or with the server.
+    Each collection with uploads has a thread, which ends with its last upload or with the server. Files wait in `folder`, in a
+    folder of this server's. What killed servers left there is deleted.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, folder: Path) -> None:
+        self._place = folder / uuid.uuid4().hex
+        self._held = FileLock(self._place.with_suffix(".lock"))
         self._jobs: OrderedDict[str, Job] = OrderedDict()
         self._lock = threading.Lock()
+
+    def __enter__(self) -> Self:
+        private_folder(self._place)
+        self._held.acquire()
+        for place in self._place.parent.glob("*.lock"):
+            # A server that lives holds its lock.
+            with suppress(Timeout), FileLock(place, timeout=0):
+                shutil.rmtree(place.with_suffix(""), ignore_errors=True)
+                place.unlink(missing_ok=True)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+        shutil.rmtree(self._place, ignore_errors=True)
+        self._held.release()
+        Path(self._held.lock_file).unlink(missing_ok=True)
 
     def take(self, user: str, collection: Collection, files: Sequence[tuple[str, BinaryIO]]) -> Job:
         """Copy the readable files of an upload into a temporary folder and index them in the background.
@@ -159,7 +176,7 @@ class Jobs:
             raise InputError(f"a collection has at most {MOST_SOURCES:,} files: make another one")
         if sum(job.user == user and not job.ended for job in self._all()) >= _MOST_WAITING:
             raise InputError("many uploads are waiting to be indexed: try again in a while")
-        job = Job(user, collection)
+        job = Job(user, collection, TemporaryDirectory(dir=self._place))
         try:
             _copy(job, files)
         except BaseException:
@@ -232,6 +249,8 @@ class Jobs:
                         retriever.delete([old for old in known.get(name, ()) if old not in fresh])
                     except ConvCoAError as error:
                         job.skip(name, str(error))
+                    else:
+                        _keep(job.collection, place)
             place.unlink(missing_ok=True)
             job.done, job.files_done = before + size, job.files_done + 1
         # What makes the next start fast.
@@ -239,8 +258,15 @@ class Jobs:
             retriever.corpus.save_lexical()
 
 
+def _keep(collection: Collection, place: Path) -> None:
+    """Keep the PDF of documents that were indexed; it is shown beside a quote."""
+    if collection.originals is not None and place.suffix.lower() == ".pdf":
+        private_folder(collection.originals)
+        place.replace(collection.originals / place.name)
+
+
 def _copy(job: Job, files: Sequence[tuple[str, BinaryIO]]) -> None:
-    taken, names = set(extensions()), set[str]()
+    taken, names = readable_suffixes(), set[str]()
     for number, (given, stream) in enumerate(files):
         name = plain_name(given)
         endings = [ending for ending in taken if name.lower().endswith(ending)]
@@ -266,10 +292,7 @@ def _read(job: Job, name: str, place: Path, size: int) -> Iterator[Document]:
     # A file that can be read has an ending.
     spool = Spool(place.with_name("texts"), FILE_SECONDS, MOST_TEXTS, progress)
 
-    def told(reason: str) -> None:
-        job.skip(name, reason)
-
-    for document in stream_file(place, spool, job.workers, name=name, max_bytes=MOST_TEXT, told=told):
+    for document in stream_file(place, spool, job.workers, name=name, max_bytes=MOST_TEXT, told=partial(job.skip, name)):
         if job.stopped.is_set():
             raise _StoppedError
         if not str(document.id).startswith(name):

@@ -21,8 +21,8 @@ GRAPH = "convcoa"
 """The name of the graph, which is also the assistant that stands for the first collection."""
 MODES = {"values": "values", "messages": "messages", "messages-tuple": "messages", "custom": "custom", "updates": "updates"}
 """The stream modes that a client may ask for -> the graph's. Others are ignored."""
-SETTINGS = ("k", "threshold", "language", "recall_answers", "max_sub_questions", "max_corrections", "approve")
-"""Settings of a run that a client may set. The server decides about models, limits of actions and shared knowledge."""
+SETTINGS = ("model", "k", "threshold", "language", "recall_answers", "max_sub_questions", "max_corrections", "approve")
+"""Settings of a run that a client may set. The server offers the models, and sets limits of actions and shared knowledge."""
 _STRATEGIES = ("reject", "interrupt", "rollback", "enqueue")
 _ROLES = {"human": "human", "user": "human", "ai": "ai", "assistant": "ai"}
 _MOST_MESSAGES = 1_000
@@ -63,22 +63,12 @@ def event(name: str, data: bytes, number: int | None = None) -> bytes:
     return b"%sevent: %s\ndata: %s\n\n" % (head, name.encode("ascii"), data)
 
 
-def data_of(written: bytes) -> tuple[str, bytes]:
-    r"""The name and the data of an event; "" for a comment.
-
-    Example:
-        >>> data_of(event("end", b"null", 3))
-        ('end', b'null')
-    """
-    lines = dict(line.split(b": ", 1) for line in written.strip().split(b"\n") if b": " in line)
-    return lines.get(b"event", b"").decode("ascii"), lines.get(b"data", b"")
-
-
 @dataclass(frozen=True)
 class RunRequest:
     """A run that a client asks for.
 
-    `given` is the graph's input, None to resume a turn. `decisions` resume a turn that waits for approval.
+    `given` is the graph's input, None to resume a turn. `decisions` resume a turn that waits for approval. `before` is the id
+    of the state before the last turn, which the run replaces.
     """
 
     given: dict[str, Any] | None = None
@@ -88,15 +78,21 @@ class RunRequest:
     strategy: str = "reject"
     cancel_on_disconnect: bool = False
     create: bool = False
+    before: str = ""
     settings: dict[str, Any] = field(default_factory=dict)
 
-    def context(self, own: ConvCoAContext) -> ConvCoAContext:
+    def context(self, own: ConvCoAContext, models: Sequence[str] = ()) -> ConvCoAContext:
         """The server's settings with those of the run, which cannot remove the server's approvals."""
         if not self.settings:
             return own
+        model = self.settings.get("model") or None
+        if model is not None and model not in models:
+            raise InputError(f"the model of a run must be one of the server's: {', '.join(models) or 'it has none'}")
         approve = [*dict.fromkeys((*own.approve, *self.settings.get("approve", ())))]
+        # The first one is loaded: it is the graph's own.
+        chosen = {**self.settings, "approve": approve, "model": None if models and model == models[0] else model}
         try:
-            return type(own).model_validate({**own.model_dump(), **self.settings, "approve": approve})
+            return type(own).model_validate({**own.model_dump(), **chosen})
         except ValidationError as error:
             first = error.errors()[0]
             raise InputError(f"the setting {'.'.join(map(str, first['loc']))!r}: {first['msg']}") from None
@@ -131,6 +127,8 @@ def read_run(body: Mapping[str, Any]) -> RunRequest:
     approve = settings.get("approve", [])
     if not isinstance(approve, list) or not all(isinstance(name, str) for name in approve):
         raise InputError("the setting 'approve' must be a list of names")
+    forked = body.get("checkpoint") or {}
+    before = body.get("checkpoint_id") or (forked.get("checkpoint_id") if isinstance(forked, Mapping) else None)
     return RunRequest(
         given=None if decisions is not None else read_input(body.get("input")),
         decisions=decisions,
@@ -139,6 +137,7 @@ def read_run(body: Mapping[str, Any]) -> RunRequest:
         strategy=strategy,
         cancel_on_disconnect=body.get("on_disconnect") == "cancel",
         create=body.get("if_not_exists") == "create",
+        before=str(before or ""),
         settings=dict(settings),
     )
 

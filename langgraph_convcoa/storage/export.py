@@ -150,4 +150,5 @@ def thread_as_markdown(data: Mapping[str, Any]) -> str:
         cited = [(c.get("source") or c.get("id") or "", c.get("quote") or "") for c in extra.get("citations") or ()]
         lines = [flat(f"- [{n}] {source}: {quote}") for n, (source, quote) in enumerate(cited, start=1)]
         parts += ["\n".join(lines)] if lines else []
+        parts += [f"Rated: {flat(str(extra['rating']))}"] if extra.get("rating") else []
     return printable("\n\n".join(parts)) + "\n"

@@ -8,6 +8,7 @@ import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 from typing import TYPE_CHECKING, Any
+from uuid import NAMESPACE_OID, uuid5
 
 from langgraph_convcoa.errors import InputError, StoreError
 from langgraph_convcoa.storage.base import FORMAT, TURN_WAIT_SECONDS, ConversationStore, later_format
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from langgraph.types import StateSnapshot
 
     from langgraph_convcoa.context import ConvCoAContext
+    from langgraph_convcoa.memory.knowledge_set import Round
 
 OUTPUT_FIELDS = ("answer", "citations", "unsupported", "chain", "knowledge_set", "usage")
 """The graph's output as JSON."""
@@ -34,6 +36,8 @@ _PARTS = ("channel_values", "channel_versions", "versions_seen")
 _NEXT = "branch:to:"
 """Prefix of LangGraph's channel of a node that runs next."""
 _MODES = ("messages", "custom", "values")
+_MOMENT = 0.5
+"""Seconds that a rating waits for a turn of its thread."""
 _LOGGER = logging.getLogger(__name__)
 
 See = Callable[[str, Any], None]
@@ -54,6 +58,43 @@ def unfinished_question(snapshot: StateSnapshot) -> str:
         return ""
     # Interrupted before `recall` had read it.
     return question_of(values)
+
+
+def before_last(snapshot: StateSnapshot) -> str:
+    """The id of the state before the last turn, from which a run may fork; "" if that turn is not finished.
+
+    Only the last checkpoint is stored: the state before it is computed when it is needed. The id is made from that of the last
+    message, which stays if an answer is rated.
+    """
+    messages = snapshot.values.get("messages")
+    if not messages or snapshot.next or unfinished_question(snapshot):
+        return ""
+    return str(uuid5(NAMESPACE_OID, f"before {messages[-1].id}"))
+
+
+def without_last_turn(values: Mapping[str, Any]) -> dict[str, Any]:
+    """What a thread keeps from turn to turn, without its last turn.
+
+    Evidence that the last turn found again counts as found by it.
+    """
+    from langgraph_convcoa.memory.knowledge_set import ContextualKnowledgeSet
+
+    rounds, messages = ContextualKnowledgeSet.load(values.get("knowledge_set")).rounds, [*values["messages"]]
+    # Several messages in a row are one question.
+    for asked in (False, True):
+        while messages and (messages[-1].type == "human") == asked:
+            messages.pop()
+    number = rounds[-1]["round"] if rounds else 0
+    last = rounds[-2] if len(rounds) > 1 else None
+    extra: Mapping[str, Any] = (last.get("convcoa") if last else None) or {}
+    return {
+        "answer": last["answer"] if last else "",
+        **{name: extra.get(name, []) for name in ("citations", "unsupported", "chain")},
+        "knowledge_set": ContextualKnowledgeSet(rounds[:-1]).export(),
+        "usage": {},
+        "messages": messages,
+        "evidence_memory": [entry for entry in values.get("evidence_memory") or () if entry["round"] != number],
+    }
 
 
 def question_of(given: Mapping[str, Any]) -> str:
@@ -175,6 +216,7 @@ class Turns:
         modes: Sequence[str] = _MODES,
         wait: float = TURN_WAIT_SECONDS,
         begun: Callable[[], None] = lambda: None,
+        before: str = "",
     ) -> dict[str, Any]:
         """Run one turn, or resume an interrupted one without repeating stored model calls.
 
@@ -191,6 +233,8 @@ class Turns:
             modes: The stream modes for the listener.
             wait: Seconds to wait for another program's turn of the thread; then ThreadBusyError.
             begun: Called when the turn has the thread's lock.
+            before: Replace the last turn, whose `before_last` this is; without an input its question is asked again. If the
+                turn fails or is stopped, the last one is kept.
 
         Returns `OUTPUT_FIELDS`, or under `__interrupt__` what the turn waits for. Raises InputError if there is no interrupted
         turn to resume. Whatever is raised, the thread stays as it was.
@@ -202,6 +246,8 @@ class Turns:
         async with self.store.turn(thread, wait):
             begun()
             try:
+                if before:
+                    return await self._replaced(thread, given, before, config, see, context, modes)
                 unfinished = ""
                 answered: Mapping[str, Any] | None = None
                 stored = await self._stored(thread)
@@ -240,6 +286,69 @@ class Turns:
                 await self.store.settle(self.saver)
                 raise
             return output
+
+    async def _replaced(
+        self,
+        thread: str,
+        given: Mapping[str, Any] | None,
+        before: str,
+        config: RunnableConfig,
+        see: See | None,
+        context: ConvCoAContext | None,
+        modes: Sequence[str],
+    ) -> dict[str, Any]:
+        """Run a turn from the state before the last one."""
+        from langchain_core.messages import RemoveMessage
+        from langgraph.graph.message import REMOVE_ALL_MESSAGES
+
+        snapshot = await self.snapshot(thread)
+        if before_last(snapshot) != before:
+            raise InputError("the conversation has gone on since: only its last question can be asked anew")
+        left = without_last_turn(snapshot.values)
+        if not given:
+            asked = [message for message in snapshot.values["messages"] if message.type == "human"]
+            given = {"question": asked[-1].text}
+        last: RunnableConfig = {**config, "configurable": {**config["configurable"], **snapshot.config["configurable"]}}
+        update = {**left, "messages": [RemoveMessage(id=REMOVE_ALL_MESSAGES), *left["messages"]]}
+        await self.graph.aupdate_state(last, update, as_node="remember")
+        try:
+            output = await self._streamed(given, config, see, context, modes)
+        except BaseException:
+            await self.store.settle(self.saver)
+            # A copy of its checkpoint becomes the thread's last one.
+            await self.graph.aupdate_state(last, {}, as_node="remember")
+            await self._prune(thread)
+            raise
+        if INTERRUPT not in output:
+            await self._prune(thread)
+        return output
+
+    async def rate(self, thread: str, number: int, rating: str) -> None:
+        """Store what a person thinks of the answer of a round: "up", "down", or "" for nothing.
+
+        Raises:
+            InputError: There is no such round, or the thread's last turn is not finished.
+            ThreadBusyError: A turn of the thread runs.
+        """
+        from langgraph_convcoa.memory.knowledge_set import ContextualKnowledgeSet
+
+        async with self.store.turn(thread, _MOMENT):
+            snapshot = await self.snapshot(thread)
+            if snapshot.next or unfinished_question(snapshot):
+                raise InputError("the last question is not answered to the end: resume it first")
+            knowledge = ContextualKnowledgeSet.load(snapshot.values.get("knowledge_set"))
+            knowledge.rate(number, rating)
+            await self.graph.aupdate_state(
+                config_of(thread, self._sources), {"knowledge_set": knowledge.export()}, as_node="remember"
+            )
+            await self._prune(thread)
+
+    async def rounds(self, thread: str) -> list[Round]:
+        """The rounds of a thread, oldest first; faster than `snapshot`."""
+        from langgraph_convcoa.memory.knowledge_set import ContextualKnowledgeSet
+
+        stored = await self._stored(thread)
+        return ContextualKnowledgeSet.load(stored and stored.checkpoint["channel_values"].get("knowledge_set")).rounds
 
     async def _stored(self, thread: str) -> CheckpointTuple | None:
         """A thread's last checkpoint; faster than `snapshot`."""

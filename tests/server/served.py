@@ -22,7 +22,7 @@ from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 from langgraph_convcoa.server.app import create_app
 from langgraph_convcoa.server.collections import Collection
 from langgraph_convcoa.server.guard import Access
-from langgraph_convcoa.server.serve import listen, server_of
+from langgraph_convcoa.server.serve import ConvCoAServer, listen
 from langgraph_convcoa.server.service import Service, Settings
 from langgraph_convcoa.storage.sqlite import SqliteStore
 from tests.bounds import SECONDS, joined, wait_until
@@ -62,11 +62,10 @@ class Served:
             folder=folder / "collections",
             new_retriever=self._index,
             collections=[Collection("facts", "Facts", "facts", retriever)],
-            max_upload_mb=1,
         )
         self.app = create_app(settings, access or Access(max_upload=1_000_000))
         self.service: Service = self.app.service
-        self.server = server_of(self.app, self.service)
+        self.server = ConvCoAServer(self.app, self.service)
         self.http = self.client()
         self.thread = threading.Thread(target=self._run, daemon=True)
 

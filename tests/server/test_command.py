@@ -27,7 +27,7 @@ from langgraph_convcoa.server.runs import Run, Runs
 from langgraph_convcoa.server.serve import address_of, listen
 from tests import ROOT
 from tests.bounds import SECONDS, started, wait_until
-from tests.fakes import FACTS, corrections, node, plan
+from tests.fakes import FACTS, corrections, direct, node, plan
 from tests.openai_server import OpenAIServer, Reply, kind_of
 
 TOKEN = "t0ken-of-a-test-0123456789"
@@ -88,7 +88,7 @@ def test_only_what_was_being_answered_is_said_to_be_resumed(monkeypatch: pytest.
 
     service = SimpleNamespace(runs=asyncio.run(until_ended()))
     monkeypatch.setattr("langgraph_convcoa.cli.serve._served", lambda *_: (None, service, []))
-    monkeypatch.setattr("langgraph_convcoa.server.serve.run", ended)
+    monkeypatch.setattr("langgraph_convcoa.server.serve.ConvCoAServer", ended)
     result = CliRunner().invoke(app, ["serve", "--port", "0"])
     assert (result.exit_code, "resumed" in result.stderr) == (0, answering)
 
@@ -118,6 +118,27 @@ def serving(*words: str) -> Iterator[tuple[subprocess.Popen[Any], httpx.Client]]
         address = re.findall(r"http://\S+", line)[0]
         with httpx.Client(base_url=address, timeout=SECONDS) as client:
             yield process, client
+
+
+@pytest.mark.slow
+def test_a_run_chooses_among_the_models_of_the_command(tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_text(FACTS["hopfield-1982"])
+    asked: list[str] = []
+
+    def script(body: dict[str, Any]) -> Reply:
+        asked.append(body["model"])
+        return Reply(direct("John Hopfield described the Hopfield network in 1982 [1]."))
+
+    with OpenAIServer(script) as model:
+        words = ["--docs", str(tmp_path), "--base-url", model.base_url, "--model", "small", "--model", "large"]
+        with serving(*words) as (_, client):
+            assert client.get("/convcoa/info").json()["models"] == ["small", "large"]
+            for context in ({}, {"model": "small"}, {"model": "large"}):
+                body = {"input": {"question": "When was it described?"}, "context": context}
+                assert "1982" in client.post("/runs/wait", json=body).json()["answer"]
+            refused = client.post("/runs/wait", json={"input": {"question": "x"}, "context": {"model": "dear"}})
+            assert (refused.status_code, "small, large" in refused.json()["detail"]) == (422, True)
+    assert asked == ["small", "small", "large"]
 
 
 @pytest.mark.slow

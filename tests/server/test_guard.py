@@ -132,7 +132,7 @@ ROUTES = [
 def test_without_the_token_nothing_is_told(
     closed: Served, method: str, path: str, headers: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(guard, "_WRONG_TOKEN_SECONDS", 0.0)
+    monkeypatch.setattr(guard, "WRONG_TOKEN_SECONDS", 0.0)
     body = {"json": {}} if method == "POST" else {}
     response = closed.ask(method, path, headers=headers, **body)
     assert response.status_code == 401
@@ -167,6 +167,8 @@ def of_another(found: dict[str, str]) -> list[tuple[str, str, dict[str, Any]]]:
         ("POST", f"/threads/{thread}/runs/wait", ask), ("GET", f"/threads/{thread}/runs", {}),
         ("GET", f"/threads/{thread}/runs/{run}", {}), ("GET", f"/threads/{thread}/runs/{run}/stream", {}),
         ("GET", f"/threads/{thread}/runs/{run}/join", {}), ("POST", f"/threads/{thread}/runs/{run}/cancel", {}),
+        ("POST", f"/convcoa/threads/{thread}/rating", {"json": {"round": 1, "rating": "up"}}),
+        ("GET", f"/convcoa/collections/{collection}/files?source=secret.md", {}),
         ("GET", f"/convcoa/threads/{thread}", {}), ("GET", f"/convcoa/threads/{thread}/export", {}),
         ("GET", f"/convcoa/collections/{collection}/documents", {}),
         ("DELETE", f"/convcoa/collections/{collection}/documents?source=secret.md", {}),
@@ -178,7 +180,7 @@ def of_another(found: dict[str, str]) -> list[tuple[str, str, dict[str, Any]]]:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("number", range(25))
+@pytest.mark.parametrize("number", range(27))
 def test_what_is_anothers_is_not_there(shared: Served, of_ann: dict[str, str], number: int) -> None:
     method, path, body = of_another(of_ann)[number]
     if method == "POST" and path.endswith("/runs"):

@@ -182,7 +182,7 @@ async def test_an_error_nobody_thought_of_gives_nothing_away(
 
     monkeypatch.setattr(WordEncoder, "encode_queries", broken)
     async with client(retriever) as session:
-        assert "internal error (RuntimeError)" in await error(session, "search", query="What do networks store?")
+        assert "internal error (RuntimeError at " in await error(session, "search", query="What do networks store?")
         asked = await session.call_tool("ask", {"question": "What do networks store?"})
     assert "secret" not in asked.content[0].text
     assert "secret" not in caplog.text

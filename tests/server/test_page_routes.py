@@ -49,9 +49,8 @@ def test_a_citation_opens_its_passage_with_the_quote(server: Served, thread: str
     query = {"collection": "facts", "id": citation["id"], "quote": citation["quote"]}
     passage = server.ask("GET", "/convcoa/passages", params=query).json()
     assert passage["text"] == FACTS["hopfield-1982"]
-    assert passage["found"]
     assert [passage["text"][start:end] for start, end in passage["spans"]] == [citation["quote"]]
-    assert not server.ask("GET", "/convcoa/passages", params={**query, "quote": "not there"}).json()["found"]
+    assert not server.ask("GET", "/convcoa/passages", params={**query, "quote": "not there"}).json()["spans"]
     assert server.ask("GET", "/convcoa/passages", params={**query, "id": "nobody"}).status_code == 404
     assert server.ask("GET", "/convcoa/passages", params={"collection": "facts"}).status_code == 422
 
@@ -67,7 +66,7 @@ def test_of_a_whole_document_the_beginning_is_shown(server: Served, monkeypatch:
     monkeypatch.setattr("langgraph_convcoa.server.passages._MOST_TEXT", 20)
     query = {"collection": "facts", "id": "hopfield-1982", "quote": FACTS["hopfield-1982"][-10:]}
     passage = server.ask("GET", "/convcoa/passages", params=query).json()
-    assert (passage["text"], passage["found"]) == (FACTS["hopfield-1982"][:20], False)
+    assert (passage["text"], passage["spans"]) == (FACTS["hopfield-1982"][:20], [])
 
 
 def test_an_export_is_a_file_that_the_command_line_imports(server: Served, thread: str) -> None:
@@ -84,7 +83,7 @@ def test_an_export_is_a_file_that_the_command_line_imports(server: Served, threa
 
 def test_the_page_is_told_what_the_server_does(server: Served) -> None:
     told = server.ask("GET", "/convcoa/info").json()
-    assert (told["model"], told["user"], told["approve"], told["upload"]["max_mb"]) == (None, None, [], 1)
+    assert (told["models"], told["upload"]["max_mb"]) == ([], 1)
     assert {".pdf", ".md"} <= set(told["upload"]["extensions"])
 
 

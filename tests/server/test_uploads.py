@@ -17,14 +17,16 @@ from typing import Any
 import pytest
 
 from langgraph_convcoa.cli.serve import open_index
-from langgraph_convcoa.retrieval.documents.load import Spool, stream_file
+from langgraph_convcoa.retrieval.documents.load import Spool, load_documents, stream_file
 from langgraph_convcoa.retrieval.documents.worker import Workers
+from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 from langgraph_convcoa.server import collections as module
 from langgraph_convcoa.server import uploads as uploads_module
-from langgraph_convcoa.server.collections import Collections
-from langgraph_convcoa.server.uploads import plain_name
+from langgraph_convcoa.server.collections import Collection, Collections
+from langgraph_convcoa.server.uploads import Jobs, plain_name
 from tests.bounds import wait_until
 from tests.fake_encoder import WordEncoder
+from tests.retrieval.documents.test_load import pdf_bytes
 from tests.server.served import Served
 
 BEES = b"# Bees\n\nBees make honey of nectar. A hive holds a queen."
@@ -281,9 +283,9 @@ def test_a_server_that_is_killed_while_it_makes_a_collection_leaves_none(tmp_pat
         return None
 
     with pytest.raises(KeyboardInterrupt):
-        Collections([], tmp_path, killed, "", nothing, nothing).add("", "Half")
+        Collections([], tmp_path, killed, "", nothing).add("", "Half")
     indexes = partial(open_index, encoder=WordEncoder(), graph=None)
-    own = Collections([], tmp_path, indexes, "", nothing, nothing)
+    own = Collections([], tmp_path, indexes, "", nothing)
     assert own.find("", next(tmp_path.glob("*/*")).name) is None
     assert len(own.add("", "Whole").documents()) == 0
     # One of an earlier release, which wrote in the other order.
@@ -295,7 +297,7 @@ def test_a_collection_that_another_server_makes_or_deletes_is_seen(server: Serve
     def nothing(*_: Any) -> Any:
         return None
 
-    other = Collections([], server.folder / "collections", server._index, "", nothing, nothing)
+    other = Collections([], server.folder / "collections", server._index, "", nothing)
     made = other.add("", "Elsewhere")
     own = server.service.collections
     seen = own.find("", made.id)
@@ -310,3 +312,58 @@ def test_two_files_of_one_name_in_an_upload_are_two_documents(server: Served, co
     assert (told["files_done"], told["skipped"]) == (2, [])
     sources = {one["source"] for one in server.ask("GET", f"/convcoa/collections/{collection}/documents").json()}
     assert sources == {"read.me.md", "read.me (2).md"}
+
+
+def test_the_pdf_of_an_upload_is_kept_and_deleted_with_its_documents(server: Served, collection: str) -> None:
+    place, content = f"/convcoa/collections/{collection}/files", pdf_bytes("Ants carry leaves.", "Bees make honey.")
+    uploaded(server, collection, ("bees.pdf", content), ("bees.md", BEES))
+    found = server.ask("GET", place, params={"source": "bees.pdf"})
+    assert (found.status_code, found.content, found.headers["content-type"]) == (200, content, "application/pdf")
+    assert found.headers["content-disposition"].startswith("inline")
+    assert found.headers["x-content-type-options"] == "nosniff"
+    assert found.headers["cache-control"] == "no-store"
+    assert found.headers["content-security-policy"].startswith("default-src 'none'; ")
+    query = {"collection": collection, "id": "bees.pdf:page-2", "quote": ""}
+    passage = server.ask("GET", "/convcoa/passages", params=query).json()
+    assert (passage["pdf"], passage["page"], passage["source"]) == (True, 2, "bees.pdf")
+    assert not server.ask("GET", "/convcoa/passages", params={**query, "id": "bees.md"}).json()["pdf"]
+    for other in ("bees.md", "../collection.json", "../files/bees.pdf", "nothing.pdf", "", "/etc/passwd"):
+        assert server.ask("GET", place, params={"source": other}).status_code == 404
+    kept = next((server.folder / "collections").rglob("bees.pdf"))
+    assert stat.S_IMODE(kept.parent.stat().st_mode) == 0o700
+    # A newer one takes its place.
+    newer = pdf_bytes("Bees sleep.")
+    uploaded(server, collection, ("bees.pdf", newer))
+    assert server.ask("GET", place, params={"source": "bees.pdf"}).content == newer
+    assert server.ask("DELETE", f"/convcoa/collections/{collection}/documents", params={"source": "bees.pdf"}).is_success
+    assert server.ask("GET", place, params={"source": "bees.pdf"}).status_code == 404
+    assert not kept.exists()
+
+
+def test_a_pdf_of_the_command_line_is_shown_but_nothing_beside_it(server: Served, tmp_path: Path) -> None:
+    docs = tmp_path / "docs"
+    (docs / "deep").mkdir(parents=True)
+    for name in ("deep/bees.pdf", "later.pdf"):
+        (docs / name).write_bytes(pdf_bytes("Bees make honey."))
+    (tmp_path / "secret.pdf").write_bytes(b"secret")
+    retriever = HopfieldRetriever.from_documents(load_documents(docs / "deep"), encoder=server.encoder)
+    here = Collection("docs", "Docs", "docs", retriever, originals=docs / "deep")
+    assert here.pdf("bees.pdf") == docs / "deep" / "bees.pdf"
+    assert here.pdf("../later.pdf") is here.pdf("bees.md") is None
+    (docs / "deep" / "bees.pdf").unlink()
+    (docs / "deep" / "bees.pdf").symlink_to(tmp_path / "secret.pdf")
+    assert here.pdf("bees.pdf") is None
+
+
+def test_what_killed_servers_left_of_uploads_is_deleted_at_the_next_start(tmp_path: Path) -> None:
+    with Jobs(tmp_path / "uploads"):
+        held = next(place for place in (tmp_path / "uploads").iterdir() if place.is_dir()) / "file"
+        held.write_bytes(BEES)
+        left = tmp_path / "uploads" / "killed"
+        left.mkdir()
+        (left / "file").write_bytes(BEES)
+        left.with_suffix(".lock").touch()
+        with Jobs(tmp_path / "uploads"):
+            assert held.exists()
+            assert not left.exists()
+    assert list((tmp_path / "uploads").iterdir()) == []

@@ -15,7 +15,7 @@
         if (!allowed.has(element.localName)) found.push(element.localName);
         for (const {name, value} of element.attributes) {
             const own = value.startsWith('/static/') || (name === 'href' && value === '#question');
-            const link = element.localName === 'a' && /^https?:[/][/]/.test(value)
+            const link = element.localName === 'a' && /^(https?:[/][/]|[/]convcoa[/]collections[/][^/?#]+[/]files[?]source=)/.test(value)
                 && element.rel === 'noopener noreferrer' && element.target === '_blank';
             if (/^on|^srcdoc$|^formaction$|^action$|^srcset$|^is$/.test(name)) found.push(`${element.localName} ${name}`);
             if (name === 'style' && element.id !== 'question') found.push(`${element.localName} style`);

@@ -43,6 +43,13 @@ def test_everything_has_a_name_and_can_be_read(browser: Browser, talk: Served) -
         with replies(talk, chain, SETTLED):
             ask(page, "When was the Hopfield network described, and who won?")
             answered(page)
+        page.get_by_role("button", name="Good answer").click()
+        page.locator("[aria-pressed=true]").wait_for()
+        page.get_by_role("button", name="Edit the question").click()
+        page.get_by_label("Search questions and answers").fill("Hopfield")
+        page.locator(".excerpt mark").first.wait_for()
+        is_fine()
+        page.get_by_role("button", name="Cancel").click()
         page.locator(".foot-line .chain-button").click()
         page.locator(".legend summary").click()
         is_fine()

@@ -98,7 +98,7 @@ class HostileServer:
     def answer(self, path: str, query: dict[str, str]) -> tuple[int, Any]:
         if path == "/convcoa/info":
             actions = [{"name": text, "description": text} for text in CASES[:30]]
-            return 200, {"model": CASES[0], "actions": actions, "upload": {"max_mb": 1, "extensions": [".md", *CASES[:3]]}}
+            return 200, {"models": CASES[:2], "actions": actions, "upload": {"max_mb": 1, "extensions": [".md", *CASES[:3]]}}
         if path == "/convcoa/collections":
             return 200, [
                 {"id": text, "name": text, "documents": 1, "passages": 1, "status": text, "message": text} for text in CASES
@@ -113,12 +113,13 @@ class HostileServer:
             texts = next((texts for texts in CHUNKS if query["id"] in texts), CASES)
             if query["id"] == texts[-1]:
                 return 500, {"detail": texts[-1]}
-            about = {"title": texts[0], "source": texts[0], "page": texts[0], "found": True}
+            about = {"title": texts[0], "source": texts[0], "page": texts[0], "pdf": True}
             text = "\n".join(texts)
             return 200, {"id": texts[0], **about, "text": text, "before": text, "after": text, "spans": [[0, 9], [12, 40]]}
-        if path == "/threads/search":
+        if path in ("/threads/search", "/convcoa/threads"):
             about = {"created_at": TIME, "updated_at": TIME, "status": "idle"}
-            return 200, [{"thread_id": text, **about, "metadata": {"title": text}} for text in CASES]
+            threads = [{"thread_id": text, **about, "metadata": {"title": text}, "excerpt": text} for text in CASES]
+            return 200, threads if path == "/threads/search" else {"threads": threads, "complete": False}
         if path == "/threads":
             return 200, {"thread_id": "failed", "metadata": {}}
         name = path.rsplit("/", 1)[-1]
@@ -158,6 +159,9 @@ def test_hostile_texts_are_texts(browser: Browser) -> None:
         page.locator(".document").nth(len(CASES) - 1).wait_for()
         page.evaluate(CLICK_ALL, ".suggestion")
         page.locator(".notice.error").wait_for()
+        watching.is_harmless()
+        page.get_by_label("Search questions and answers").fill("<img src=x> .* [a (b")
+        page.get_by_text("Older conversations were not searched").wait_for()
         watching.is_harmless()
         every_turn(watching)
         watching.is_harmless()

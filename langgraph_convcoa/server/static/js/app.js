@@ -2,12 +2,14 @@
 
 import { json } from "./api.js";
 import { Conversation } from "./conversation.js";
-import { at, fill, icon, line } from "./dom.js";
+import { at, fill, h, icon, line } from "./dom.js";
 import { Library } from "./library.js";
 import { setUpLogin } from "./login.js";
 import { failed } from "./notices.js";
 import { drawer, setUpPanels } from "./panels.js";
 import { Threads } from "./threads.js";
+
+const MODEL = "convcoa-model";
 
 async function start() {
   let info;
@@ -16,8 +18,9 @@ async function start() {
   } catch (error) {
     return failed(error, { "Try again": start });
   }
-  fill(at("model"), info.model ? line(info.model, 40) : "no model");
-  at("model").title = info.model ? "The model that plans and answers" : "Answers are taken from the documents word for word";
+  fill(at("model"), ["no model", line(info.models[0], 40)][info.models.length] ?? null);
+  at("model").title = info.models.length ? "The model that plans and answers" : "Answers are taken from the documents word for word";
+  offer(info.models);
   let conversation;
   const library = new Library({ info, chosen: (id) => chosen(library, conversation, id) });
   const threads = new Threads({
@@ -36,6 +39,17 @@ async function start() {
   await conversation.open(fromAddress());
   if (matchMedia("(min-width: 760px)").matches) at("question").focus();
   return undefined;
+}
+
+/** Let a person choose among several models; the choice lasts as long as the tab. */
+function offer(models) {
+  const chosen = sessionStorage.getItem(MODEL);
+  fill(
+    at("models"),
+    models.map((name) => h("option", { value: name, selected: name === chosen }, line(name, 60))),
+  );
+  at("models").hidden = models.length < 2;
+  at("models").addEventListener("change", (event) => sessionStorage.setItem(MODEL, event.target.value));
 }
 
 /** The conversation that the address names. */

@@ -4,7 +4,7 @@ import { json, path } from "./api.js";
 import { approval } from "./approval.js";
 import { at, fill, h, line } from "./dom.js";
 import { follow } from "./events.js";
-import { dismiss, failed, hush, notice, say } from "./notices.js";
+import { attempt, dismiss, failed, hush, notice, say } from "./notices.js";
 import { closePanel, tabTitle } from "./panels.js";
 import { Turn, card } from "./turn.js";
 import { welcome } from "./welcome.js";
@@ -31,6 +31,7 @@ export class Conversation {
       opened: 0,
       without: null,
       last: undefined,
+      before: "",
     });
     this.place = at("conversation");
     this.bottom = true;
@@ -80,6 +81,7 @@ export class Conversation {
     }
     if (opened !== this.opened) return undefined;
     this.rename(thread.title || id);
+    this.before = thread.before;
     const there = !thread.collection || (await this.library.has(thread.collection));
     if (opened !== this.opened) return undefined;
     if (!there) this.readOnly(thread.collection);
@@ -97,6 +99,7 @@ export class Conversation {
     this.controller = this.run = this.turn = null;
     this.asked = 0;
     this.last = undefined;
+    this.before = "";
     this.busyNow(false);
     this.readOnly(null);
     dismiss(LOST);
@@ -152,6 +155,8 @@ export class Conversation {
     return new Turn(question || "…", {
       collection: () => this.without ?? this.library.id,
       grew: () => this.bottom && this.toBottom(),
+      replace: (turn, text) => this.replace(turn, text),
+      rate: (turn, rating) => this.rate(turn, rating),
     });
   }
 
@@ -201,6 +206,7 @@ export class Conversation {
       stream_mode: ["messages-tuple", "custom"],
       on_disconnect: "continue",
       multitask_strategy: "reject",
+      ...(this.info.models.length > 1 ? { context: { model: at("models").value } } : {}),
       ...more,
     };
   }
@@ -213,6 +219,43 @@ export class Conversation {
     turn.start();
     const given = decisions ? { command: { resume: { decisions } } } : { input: null };
     return this.follow(turn, controller, { body: this.body(given) });
+  }
+
+  /** Store what a person thinks of an answer; resolves to whether it is. */
+  rate(turn, rating) {
+    return attempt(async () => {
+      await json("POST", path`/convcoa/threads/${this.id}/rating`, { round: turn.number, rating });
+      turn.rating = rating;
+      return true;
+    });
+  }
+
+  /** Ask in place of the last turn, which stays on the server until it is answered. */
+  replace(old, question) {
+    if (this.busy || !this.before) return undefined;
+    const controller = (this.controller = new AbortController());
+    this.busyNow(true);
+    closePanel();
+    const turn = (this.turn = this.makeTurn(question));
+    turn.replaced = old;
+    old.element.replaceWith(turn.element);
+    turn.start();
+    return this.follow(turn, controller, { body: this.body({ input: { question }, checkpoint_id: this.before }) }, question);
+  }
+
+  /** Show the turn that could not be replaced; an edited question can be sent again. */
+  putBack(turn, question, round) {
+    const old = turn.replaced;
+    turn.element.replaceWith(old.element);
+    turn.remove();
+    this.turn = null;
+    if (round && (round.question !== old.question || round.answer !== old.text)) {
+      // Another tab has asked meanwhile.
+      if (question !== old.question && !at("question").value) at("question").value = question;
+      return this.open(this.id);
+    }
+    if (question !== old.question) old.edit(question);
+    return say("The earlier answer is kept");
   }
 
   /** Watch a turn that was begun before this page was opened. */
@@ -229,6 +272,7 @@ export class Conversation {
     let problem = null;
     const seen = (event) => {
       if (event.event === "metadata") this.begun(event.data?.run_id);
+      else if (event.event === "end") turn.done = event.data?.status === "success";
       else if (event.event === "error") problem = new Error(event.data?.message || event.data?.error || "The turn failed.");
       else turn.take(event);
     };
@@ -259,6 +303,12 @@ export class Conversation {
     this.controller = this.run = null;
     this.busyNow(false);
     if (problem?.status === 404 && !thread) return this.gone(question);
+    if (thread) this.before = thread.before;
+    const open = thread?.waiting || thread?.unfinished;
+    if (turn.replaced && !turn.done && !open) {
+      if (problem && problem.name !== "AbortError") this.tell(problem, told);
+      return this.putBack(turn, question, thread?.rounds?.at(-1));
+    }
     if (problem?.status === 409 && thread) {
       // Another tab asks: its turn is shown, and this question kept.
       this.keep(turn, question);
@@ -266,7 +316,7 @@ export class Conversation {
       return this.open(this.id);
     }
     if (problem && problem.name !== "AbortError") this.tell(problem, told);
-    if (thread) this.settleTurn(turn, thread, Boolean(problem));
+    if (thread) this.settleTurn(turn, thread, !turn.done);
     else this.keep(turn, question);
     this.list();
   }
@@ -297,13 +347,28 @@ export class Conversation {
     }
     const round = thread.rounds?.at(-1);
     // Where the turn left nothing behind, the last round is an earlier one.
-    if (!round || (wrong && round.question !== turn.question)) return this.keep(turn, turn.question);
+    if (!round || (wrong && round.question !== turn.question)) {
+      this.keep(turn, turn.question);
+      return round && round.time !== this.last ? this.open(this.id) : undefined;
+    }
     turn.finish(round);
-    this.asked += 1;
+    this.replaced(turn);
     this.last = round.time;
     this.tabs.postMessage(this.id);
     const sources = turn.citations.length;
     return say(`Answered, ${sources} source${sources === 1 ? "" : "s"}`);
+  }
+
+  /** Count a turn; the title of a conversation of one question is that question. */
+  async replaced(turn) {
+    if (!turn.replaced) this.asked += 1;
+    else if (this.asked === 1 && this.title === line(turn.replaced.question, LONGEST_TITLE)) {
+      const title = line(turn.question, LONGEST_TITLE);
+      this.rename(title);
+      await attempt(() => json("PATCH", path`/threads/${this.id}`, { metadata: { title } }));
+      this.list();
+    }
+    turn.replaced = null;
   }
 
   begun(run) {

@@ -97,6 +97,8 @@ const SHAPES = {
   document: "M7 3.5h7l4 4v13H7zM14 3.5v4h4",
   chain: "M9 8H7a4 4 0 0 0 0 8h2M15 8h2a4 4 0 0 1 0 8h-2M8.5 12h7",
   back: "M19 12H5M11 6l-6 6 6 6",
+  again: "M19 12a7 7 0 1 1-2-4.9L19.5 9.5M19.5 4.5v5h-5",
+  thumb: "M8 11v8.5H4.5V11zM8 11l3.6-7a2 2 0 0 1 2.1 2.3L13.2 10H18a2 2 0 0 1 2 2.4l-1 5.4a2 2 0 0 1-2 1.7H8",
   copy: "M9 9h10v11H9zM5 15V4h10",
 };
 

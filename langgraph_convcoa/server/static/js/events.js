@@ -71,9 +71,8 @@ export async function follow(thread, start, { seen, connection, signal }) {
       for await (const event of events(response.body)) {
         if (event.id) last = event.id;
         if (event.event === "metadata") run = event.data?.run_id ?? run;
-        if (event.event === "end") return;
         seen(event);
-        if (event.event === "error") return;
+        if (event.event === "end" || event.event === "error") return;
       }
     } catch (error) {
       if (signal.aborted || (error instanceof RequestError && error.status)) throw error;

@@ -1,7 +1,7 @@
 // The source of an answer: the passage with the quoted words marked, between what stands before and after it.
 
-import { json } from "./api.js";
-import { append, h, line, link, webAddress } from "./dom.js";
+import { json, path } from "./api.js";
+import { append, h, icon, line, link, webAddress } from "./dom.js";
 import { markdown } from "./markdown.js";
 import { openPanel } from "./panels.js";
 
@@ -55,6 +55,7 @@ export async function openSource(citation, { collection, number = null, back = n
   shown.replaceChildren();
   append(shown, [
     head(citation, passage),
+    passage?.pdf ? original(collection, passage) : null,
     problem ? h("p.notice.error", {}, line(problem, 600)) : null,
     passage ? whole(citation, passage) : alone(citation),
   ]);
@@ -72,6 +73,21 @@ async function passageOf(collection, { id, quote }) {
     }
   }
   return null;
+}
+
+/** A link to the page of a PDF, which the browser's own viewer shows. */
+function original(collection, { source, page }) {
+  const address = `${path`/convcoa/collections/${collection}/files`}?${new URLSearchParams({ source })}`;
+  return h(
+    "p",
+    {},
+    h(
+      "a.button",
+      { href: page ? `${address}#page=${encodeURIComponent(page)}` : address, target: "_blank", rel: "noopener noreferrer" },
+      icon("document"),
+      page ? `Page ${line(page, 20)} of the PDF` : "The PDF",
+    ),
+  );
 }
 
 function head(citation, passage = null) {

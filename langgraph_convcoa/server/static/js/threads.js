@@ -6,6 +6,7 @@ import { attempt, say } from "./notices.js";
 import { ask, drawer } from "./panels.js";
 
 const LISTED = 200;
+const TYPING = 300;
 
 /** What a conversation is called: its title, else its id. */
 export function titleOf(thread) {
@@ -22,6 +23,12 @@ export function shortTime(text, now = new Date()) {
   return time.toLocaleDateString("en-GB", { day: "numeric", month: "short", year });
 }
 
+/** A text with the words of a search marked. */
+function found(text, words) {
+  const parts = words.split(/\s+/).map((word) => word.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"));
+  return text.split(new RegExp(`(${parts.join("|")})`, "i")).map((part, n) => (n % 2 ? h("mark", {}, part) : part));
+}
+
 /** The list; `open(id)` opens a conversation, `current()` is the open one's id. */
 export class Threads {
   constructor({ open, current, changed, gone }) {
@@ -34,15 +41,31 @@ export class Threads {
     this.menu.addEventListener("keydown", (event) => this.key(event));
     document.addEventListener("click", (event) => event.target.closest(".menu-place") || this.toggle(false, false));
     document.addEventListener("visibilitychange", () => document.hidden || this.load());
+    at("search").addEventListener("input", () => {
+      clearTimeout(this.typing);
+      this.typing = setTimeout(() => this.load(), TYPING);
+    });
   }
 
+  /** Read the list, or with words in the box what they are found in. */
   async load() {
-    const found = await attempt(() => json("POST", "/threads/search", { limit: LISTED, offset: 0 }));
-    if (found) this.show(found);
+    const asked = (this.asked = (this.asked ?? 0) + 1);
+    const words = at("search").value.trim();
+    const found = await attempt(() =>
+      words
+        ? json("GET", `/convcoa/threads?${new URLSearchParams({ words })}`)
+        : json("POST", "/threads/search", { limit: LISTED, offset: 0 }),
+    );
+    // A later question may be answered before.
+    if (!found || asked !== this.asked) return;
+    this.show(words ? found.threads : found, words);
+    if (!words) return;
+    if (!found.complete) at("threads").append(h("li.hint", {}, "Older conversations were not searched."));
+    say(`${found.threads.length} conversations found`);
   }
 
-  show(list) {
-    this.list = list;
+  show(list, words = "") {
+    if (!words) this.list = list;
     const now = new Date();
     const item = (thread) => {
       const here = thread.thread_id === this.current();
@@ -59,10 +82,11 @@ export class Threads {
           },
           h("bdi.thread-title", {}, titleOf(thread)),
           h("span.thread-time", {}, state ?? shortTime(thread.updated_at, now)),
+          thread.excerpt ? h("span.excerpt", {}, found(line(thread.excerpt, 200), words)) : null,
         ),
       );
     };
-    fill(at("threads"), list.length ? list.map(item) : h("li.hint", {}, "None yet"));
+    fill(at("threads"), list.length ? list.map(item) : h("li.hint", {}, words ? "Nothing is found" : "None yet"));
   }
 
   toggle(open, focus = true) {

@@ -10,13 +10,18 @@ import { openSource, queryBlock, queryOf, shortSource } from "./source.js";
 /** The number of the mark behind a sentence that no evidence supports. */
 const DOUBT = 9999;
 
-/** A turn. `collection()` names the documents its evidence is in; `grew` is called when it takes more room. */
+/**
+ * A turn. `collection()` names the documents its evidence is in; `grew` is called when it takes more room; `replace(turn, text)`
+ * asks a question in its place; `rate(turn, rating)` stores what a person thinks of its answer.
+ */
 export class Turn {
-  constructor(question, { collection, grew }) {
+  constructor(question, { collection, grew, replace, rate }) {
     Object.assign(this, {
       question,
       collection,
       grew,
+      replace,
+      rate,
       text: "",
       citations: [],
       evidence: [],
@@ -28,6 +33,7 @@ export class Turn {
     this.running = false;
     this.said = 0;
     this.parts = {
+      question: h("div.question", { dir: "auto" }, h("h2", {}, question)),
       live: h("div.live-chain"),
       answer: h("div.answer.prose"),
       foot: h("footer.turn-foot"),
@@ -37,7 +43,7 @@ export class Turn {
     this.element = h(
       "article.turn",
       { "aria-label": `Question: ${line(question, 120)}` },
-      h("div.question", { dir: "auto" }, h("h2", {}, question)),
+      this.parts.question,
       live,
       answer,
       foot,
@@ -104,6 +110,8 @@ export class Turn {
       doubts: round.unsupported ?? this.doubts,
       chain: chain ?? [],
       usage,
+      number: round.number,
+      rating: round.rating,
       optimized: round.optimized_question ?? this.optimized,
     });
     this.draw();
@@ -190,13 +198,17 @@ export class Turn {
         ),
       ),
     );
-    const copied = navigator.clipboard
-      ? h(
-          "button.icon-button",
-          { type: "button", "aria-label": "Copy the answer", on: { click: () => this.copy() } },
-          icon("copy"),
-        )
-      : null;
+    const button = (name, label, act, kind = "", more = {}) =>
+      h(`button.icon-button${kind}`, { type: "button", "aria-label": label, title: label, on: { click: act }, ...more }, icon(name));
+    const thumbs = ["up", "down"].map((way) =>
+      button("thumb", way === "up" ? "Good answer" : "Bad answer", () => vote(way), `.${way}`, {
+        "aria-pressed": String(this.rating === way),
+      }),
+    );
+    const vote = async (way) => {
+      if (!(await this.rate(this, this.rating === way ? "" : way))) return;
+      ["up", "down"].forEach((one, n) => thumbs[n].setAttribute("aria-pressed", String(this.rating === one)));
+    };
     return [
       figures,
       chips.length ? h("ul.chips", { "aria-label": "Sources" }, chips) : null,
@@ -205,9 +217,45 @@ export class Turn {
         {},
         this.chainButton(summary(this.chain)),
         this.usage ? h("span.usage", {}, usageLine(this.usage)) : null,
-        copied,
+        h(
+          "div.tools",
+          {},
+          navigator.clipboard ? button("copy", "Copy the answer", () => this.copy()) : null,
+          this.number ? thumbs : null,
+          button("again", "Answer again", () => this.replace(this, this.question), ".last-only"),
+          button("corrected", "Edit the question", () => this.edit(), ".last-only.edit-button"),
+        ),
       ),
     ];
+  }
+
+  /** Show the question in a box, to be asked anew in other words. */
+  edit(text = this.question) {
+    const box = h("textarea", { "aria-label": "Edited question", rows: "2", maxlength: "20000", dir: "auto" });
+    box.value = text;
+    const send = () => box.value.trim() && (shut(), this.replace(this, box.value.trim()));
+    const shut = () => fill(this.parts.question, h("h2", {}, this.question));
+    const cancel = () => (shut(), this.parts.foot.querySelector(".edit-button")?.focus());
+    const form = h(
+      "form.edit",
+      { "aria-label": "Edit the question", on: { submit: (event) => (event.preventDefault(), send()) } },
+      box,
+      h(
+        "div.row.end",
+        {},
+        h("span.hint.grow", {}, "The new answer takes the place of this one."),
+        h("button.button", { type: "button", on: { click: cancel } }, "Cancel"),
+        h("button.button.primary", { type: "submit" }, "Ask"),
+      ),
+    );
+    box.addEventListener("keydown", (event) => {
+      const sends = event.key === "Enter" && !event.shiftKey && !event.isComposing;
+      if (!sends && event.key !== "Escape") return;
+      event.preventDefault();
+      (sends ? send : cancel)();
+    });
+    fill(this.parts.question, form);
+    box.focus();
   }
 
   chainButton(text) {

@@ -20,7 +20,7 @@ export async function welcome(place, library, ask) {
     "section.welcome",
     { "aria-label": "Welcome" },
     h("h2", {}, "Ask your documents"),
-    h("p", {}, library.info.model ? WITH_A_MODEL : WITHOUT),
+    h("p", {}, library.info.models.length ? WITH_A_MODEL : WITHOUT),
     h("p.holds", {}, holds),
     suggestions,
   );
