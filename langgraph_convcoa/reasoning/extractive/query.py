@@ -22,8 +22,9 @@ _DEFINITION = re.compile(r"^(?:what|who) (?:is|are|was|were) (?!the\b)\S+(?: \S+
 
 KIND_WORDS = frozenset(
     content_words(
-        "many much long old far tall high large big often fast deep wide heavy hot cold year date day name happen take place"
-        " part know call stand mean refer definition define title type kind nationality ever"
+        "many much long old far tall high large big often fast deep wide heavy hot cold name happen occur take place part"
+        " year date day week month decade century know call stand mean refer definition define term abbreviation acronym"
+        " title type kind nationality ever"
     )
 )
 """Words that say what kind of answer is wanted, which the answer need not repeat."""

@@ -6,22 +6,34 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from langgraph_convcoa.reasoning.extractive.answer_kind import of_kind
 from langgraph_convcoa.reasoning.extractive.query import Query
 from langgraph_convcoa.reasoning.extractive.sentence_ranking import Candidate
+from langgraph_convcoa.reasoning.extractive.weights import TOKEN_WEIGHTS
 from langgraph_convcoa.text.citations import check_citations
+from langgraph_convcoa.text.questions import is_name, is_number
 
 ELLIPSIS = "…"
-POOL = 12
-"""Sentences that an answer may choose from."""
+POOL = 4
+"""Sentences that an answer may quote."""
 MIN_SHARE = 0.03
 """A further sentence must be at least this share as likely as the best one."""
+WHOLE = 35
+"""The best sentence stands whole up to this many words."""
 MIN_STRETCH = 8
 """Words of the shortest clipping."""
+SLACK = 5
+"""A clipping that would leave out this many words at an end of its sentence takes them in."""
 NEARLY = 0.9
 """A sentence is clipped at its end if its beginning is worth this share of the best stretch: that reads better."""
-SPREAD = np.array([0.1, 0.2, 0.4, 0.2, 0.1])
+REACH = 6.0
+"""Words over which the weight of a question word falls to a third."""
+PRICES = np.geomspace(1e-6, 1.0, 100)
+
+Stretch = tuple[int, int]
+"""First token of a part of a sentence, and the one after its last."""
 
 
 @dataclass(frozen=True)
@@ -33,29 +45,93 @@ class Quote:
 
 
 def choose_quotes(ranked: Sequence[Candidate], query: Query, budget: int) -> list[Quote]:
-    """The best sentences within a budget of words. A citation mark counts as a word. The last sentence may be clipped."""
-    chosen: list[Quote] = []
-    for candidate in ranked[:POOL]:
-        words = len(candidate.tokens)
-        likely = candidate.probability >= MIN_SHARE * ranked[0].probability
-        if budget > (min(MIN_STRETCH, words) if chosen else 1) and (likely or not chosen):
-            chosen.append(Quote(candidate.document, clip(candidate, query, budget - 1)))
-            budget -= min(words, budget - 1) + 1
-    return chosen
+    """Quotes of the best sentences within a budget of words, the best first. A citation mark counts as a word.
+
+    Each word has a price. The quote of a sentence is the stretch whose chance to hold the answer exceeds its price most. The
+    price is the lowest one at which the quotes fit the budget.
+    """
+    if not ranked or budget < 2:
+        return []
+    pool = [candidate for candidate in ranked[:POOL] if candidate.probability >= MIN_SHARE * ranked[0].probability]
+    worth = [candidate.probability * answer_chances(candidate, query) for candidate in pool]
+    priced = (_stretches(worth, price, budget) for price in PRICES)
+    chosen = next(stretches for stretches in priced if _cost(stretches) <= budget)
+    _lengthen(chosen, pool, budget - _cost(chosen))
+    return [Quote(pool[place].document, _cut(pool[place], *stretch)) for place, stretch in chosen.items()]
 
 
 def clip(candidate: Candidate, query: Query, budget: int) -> str:
     """A sentence within a budget of words: whole, or the stretch most likely to hold the answer between … marks."""
-    size = len(candidate.tokens)
-    if size <= budget:
-        return _cut(candidate, 0, size)
-    asked = [max((query.weights.get(stem, 0.0) for stem in token.stems), default=0.0) for token in candidate.tokens]
-    wanted = of_kind(query.kind, candidate.tokens, query.weights) if query.kind != "thing" else [False] * size
-    # Words beside those of the question count too.
-    worth = np.convolve(np.maximum(asked, wanted), SPREAD, mode="same")
-    gain = np.convolve(worth, np.ones(budget), mode="valid")
+    return _cut(candidate, *_best_of_size(answer_chances(candidate, query), budget))
+
+
+def answer_chances(candidate: Candidate, query: Query) -> NDArray[np.float64]:
+    """The chance of each token to belong to the answer if the sentence holds it. They sum to 1."""
+    tokens = candidate.tokens
+    asked = np.array([max((query.weights.get(stem, 0.0) for stem in token.stems), default=0.0) for token in tokens])
+    places, held = np.arange(len(tokens)), np.flatnonzero(asked)
+    preceded = np.searchsorted(held, places) > 0
+    following = np.append(held, np.inf)[np.searchsorted(held, places, side="right")]
+    clauses = np.cumsum([0, *(token.text.endswith((",", ";", ":")) for token in tokens[:-1])])
+    features = (
+        asked > 0,
+        [not token.stems for token in tokens],
+        of_kind(query.kind, tokens, query.weights),
+        [is_name(token.text, first=place == 0) for place, token in enumerate(tokens)],
+        [is_number(token.text) for token in tokens],
+        np.exp(-np.abs(places[:, None] - places) / REACH) @ asked / 3,
+        1 / (following - places),
+        preceded & (following < np.inf),
+        ~preceded,
+        np.bincount(clauses, weights=asked)[clauses] / max(1.0, asked.sum()),
+    )
+    chances = np.exp(np.column_stack(features) @ TOKEN_WEIGHTS[query.kind])
+    return np.asarray(chances / chances.sum())
+
+
+def _stretches(worth: Sequence[NDArray[np.float64]], price: float, budget: int) -> dict[int, Stretch]:
+    """The best sentence, and a stretch of each further one that is worth its price."""
+    chosen: dict[int, Stretch] = {}
+    for place, values in enumerate(worth):
+        least = MIN_STRETCH if place else min(WHOLE, budget - 1)
+        first, end = _best_stretch(values - price)
+        if end - first < least:
+            first, end = _best_of_size(values, least)
+        if place:
+            first = first if first > SLACK else 0
+            end = end if len(values) - end > SLACK else len(values)
+        # The citation mark costs a word.
+        if place == 0 or values[first:end].sum() > price * (end - first + 1):
+            chosen[place] = first, end
+    return chosen
+
+
+def _cost(stretches: dict[int, Stretch]) -> int:
+    return sum(end - first + 1 for first, end in stretches.values())
+
+
+def _lengthen(chosen: dict[int, Stretch], pool: Sequence[Candidate], left: int) -> None:
+    """Give the words that are left to the stretches, the best first. A beginning is added whole or not at all."""
+    for place, (first, end) in chosen.items():
+        before = first if first <= left else 0
+        after = min(len(pool[place].tokens) - end, left - before)
+        chosen[place] = first - before, end + after
+        left -= before + after
+
+
+def _best_stretch(gains: NDArray[np.float64]) -> Stretch:
+    """The stretch with the largest sum."""
+    sums = np.concatenate(([0.0], np.cumsum(gains)))
+    end = int(np.argmax((sums - np.minimum.accumulate(sums))[1:])) + 1
+    return int(np.argmin(sums[:end])), end
+
+
+def _best_of_size(values: NDArray[np.float64], size: int) -> Stretch:
+    """The stretch of a size with the largest sum, or the beginning if that is nearly as good; all if there is no more."""
+    size = min(size, len(values))
+    gain = np.convolve(values, np.ones(size), mode="valid")
     first = 0 if gain[0] >= NEARLY * gain.max() else int(np.argmax(gain))
-    return _cut(candidate, first, first + budget)
+    return first, first + size
 
 
 def _cut(candidate: Candidate, first: int, last: int) -> str:

@@ -133,7 +133,7 @@ def _parts(text: str) -> tuple[Part, ...]:
                 tokens = tokens_of(piece)
                 stems = frozenset(stem for token in tokens for stem in token.stems)
                 parts.append(Part(piece, tokens, stems, question, about))
-        # A question inside a paragraph is answered in it, one that stands alone in what follows.
+        # The rest of a paragraph answers a question inside it. A question that stands alone is answered by the next blocks.
         if question and len(found) > 1:
             question, about = "", frozenset()
     return tuple(part for part in parts if part.tokens)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -28,7 +28,7 @@ from langgraph_convcoa.reasoning.base import (
 from langgraph_convcoa.reasoning.extractive.answer_kind import NEEDED, asks_to_compute
 from langgraph_convcoa.reasoning.extractive.compound import split_question
 from langgraph_convcoa.reasoning.extractive.coverage import NOTHING, cover
-from langgraph_convcoa.reasoning.extractive.query import make_query, stands_alone
+from langgraph_convcoa.reasoning.extractive.query import Query, make_query, stands_alone
 from langgraph_convcoa.reasoning.extractive.quotes import ELLIPSIS, Quote, choose_quotes, clip
 from langgraph_convcoa.reasoning.extractive.reading import count_words
 from langgraph_convcoa.reasoning.extractive.sentence_ranking import (
@@ -55,6 +55,8 @@ _ROWS = "rows were found"
 _LONGEST_KEPT = 2_000
 OFF_TOPIC = 0.6
 """A further sentence's passage must hold this share of the question's words that the best sentence's passage holds."""
+MEANT = 0.5
+"""Cosine of a sentence that makes up for a passage below `min_coverage`."""
 
 
 class ExtractiveReasoner(Reasoner):
@@ -63,7 +65,8 @@ class ExtractiveReasoner(Reasoner):
     Args:
         encoder: Adds similarity of meaning to the choice of sentences; without one only the words count.
         max_words: Words of an answer at most, citation marks included.
-        min_coverage: Share of the question's words, weighted by rarity, that the best passage must hold.
+        min_coverage: Share of the question's words, weighted by rarity, that the best passage must hold if no sentence of
+            the evidence is close in meaning.
 
     Raises:
         InputError: max_words is below 10.
@@ -107,43 +110,54 @@ class ExtractiveReasoner(Reasoner):
 
     def finds(self, question: str, evidence: Sequence[Document], history: History) -> bool:
         """Whether the evidence holds an answer. If not, the next action is asked."""
-        return bool(_stated(evidence) or self._ranked(question, history, evidence)[0])
+        return bool(_stated(evidence) or self._ranked(question, history, evidence).answers)
 
     def correct(self, request: CorrectRequest, config: RunnableConfig | None = None) -> Corrected:
         """The best sentence for each item, or why there is none, and the answer from the best sentences of all."""
         if small_talk(request.question):
             return Corrected((), _greeting(request.question, {}))
-        corrections = [self._corrected(item, request.history) for item in request.items]
+        found = {
+            item.index: self._ranked(item.sub_question, request.history, item.evidence)
+            for item in request.items
+            if not _stated(item.evidence)
+        }
+        corrections = [self._corrected(item, found) for item in request.items]
         chain = [item.copy() for item in request.chain]
         for correction in corrections:
             if correction.index < len(chain):
                 status: Status = "filled" if correction.supported else "unsupported"
                 chain[correction.index] |= {"answer": correction.answer, "status": status}
-        return Corrected(corrections, self._answer(replace(request, chain=chain)))
+        return Corrected(corrections, self._answer(replace(request, chain=chain), found))
 
-    def _corrected(self, item: Unsolved, history: History) -> Correction:
+    def _corrected(self, item: Unsolved, found: Mapping[int, _Ranking]) -> Correction:
         if stated := _stated(item.evidence):
             return Correction(item.index, " ".join(stated.values()), "as the evidence states", score=1.0)
-        ranked, reason = self._ranked(item.sub_question, history, item.evidence)
-        if not ranked:
-            return Correction(item.index, "", reason, supported=False)
-        best = ranked[0]
-        text = clip(best, make_query(item.sub_question, history), self.max_words)
+        ranking = found[item.index]
+        if not ranking.answers:
+            return Correction(item.index, "", ranking.reason, supported=False)
+        best = ranking.answers[0]
         reason = f"best matching sentence of {_name(item.evidence[best.document])}"
-        return Correction(item.index, text, reason, score=min(best.coverage, 1.0))
+        return Correction(item.index, clip(best, ranking.query, self.max_words), reason, score=min(best.coverage, 1.0))
 
-    def _answer(self, request: CorrectRequest) -> str:
-        """The best sentences of every solved sub-question, each with its [n], and what had no answer."""
+    def _answer(self, request: CorrectRequest, found: Mapping[int, _Ranking]) -> str:
+        """The best sentences of every solved sub-question, each with its [n], and what had no answer.
+
+        `found` holds the rankings of the sub-questions that were corrected, by their place in the chain.
+        """
         if not request.chain:
-            question, everything = request.optimized_question or request.question, range(len(request.evidence))
-            quotes = self._quotes(question, request, everything, self.max_words)
-            return _joined(quotes) or self._nothing(question, request, everything)
+            question = request.optimized_question or request.question
+            ranking = self._by_score(question, request, range(len(request.evidence)))
+            return _joined(self._quotes(ranking, request, self.max_words)) or self._nothing(ranking, request)
         failed = [item for item in request.chain if item["status"] == "failed"]
         without = [item for item in request.chain if item["status"] == "unsupported"]
         # Two parts of a question often have one sentence as their answer: it is given once.
         solved = list({item["answer"]: item for item in reversed(request.chain) if item["status"] in SOLVED}.values())[::-1]
         if not solved and not failed:
-            told = (self._nothing(item["sub_question"], request, _places(item, request)) for item in request.chain)
+            rankings = (
+                found.get(place) or self._by_score(item["sub_question"], request, _places(item, request))
+                for place, item in enumerate(request.chain)
+            )
+            told = (self._nothing(ranking, request) for ranking in rankings)
             return next((text for text in told if text != NOTHING), NOTHING)
         notes = [_failure(item, len(request.chain)) for item in failed]
         notes += [f'I found nothing about "{item["sub_question"]}" in the documents.' for item in without]
@@ -157,18 +171,16 @@ class ExtractiveReasoner(Reasoner):
             left -= count_words(texts[-1])
         return " ".join(dict.fromkeys(filter(None, [*texts, *notes]))) or NOTHING
 
-    def _nothing(self, question: str, request: CorrectRequest, places: Sequence[int]) -> str:
+    def _nothing(self, ranking: _Ranking, request: CorrectRequest) -> str:
         """That nothing was found, and the nearest passage, named as such, if it shares a word with the question."""
-        evidence = [request.evidence[place] for place in places]
-        if (reason := self._ranked(question, request.history, evidence)[1]).startswith(_ROWS):
-            return f"{NOTHING} {reason[0].upper()}{reason[1:]}."
-        query = make_query(question, request.history)
-        ranked = rank_sentences(query, evidence, self.encoder)
-        nearest = max(ranked, key=lambda candidate: (candidate.held, candidate.probability), default=None)
+        if ranking.reason.startswith(_ROWS):
+            return f"{NOTHING} {ranking.reason[0].upper()}{ranking.reason[1:]}."
+        nearest = max(ranking.sentences, key=lambda candidate: (candidate.held, candidate.probability), default=None)
         if nearest is None or nearest.coverage <= 0 or self.max_words < 2 * NEAREST_WORDS:
             return NOTHING
-        text = clip(nearest, query, NEAREST_WORDS).replace("“", "‘").replace("”", "’")
-        return f"{NOTHING} The nearest passage is “{_FULL_STOP.sub('', text)}” [{places[nearest.document] + 1}]."
+        text = clip(nearest, ranking.query, NEAREST_WORDS).replace("“", "‘").replace("”", "’")
+        place = _place(ranking.evidence[nearest.document], request.evidence)
+        return f"{NOTHING} The nearest passage is “{_FULL_STOP.sub('', text)}” [{place + 1}]."
 
     def _solved(self, item: ChainItem, request: CorrectRequest, budget: int, shown: list[str]) -> str:
         """The answer of a solved sub-question; `shown` are the quotes of those before it."""
@@ -177,36 +189,58 @@ class ExtractiveReasoner(Reasoner):
             lines = any("\n" in text for text in stated.values())
             return ("\n" if lines else " ").join(_cited(text, places[n] + 1) for n, text in stated.items())
         found = item["status"] in ("filled", "corrected")
-        if found and (quotes := self._quotes(item["sub_question"], request, places, budget)):
+        if found and (quotes := self._quotes(self._by_score(item["sub_question"], request, places), request, budget)):
             new = [quote for quote in quotes if not any(quote.text.strip(ELLIPSIS) in text for text in shown)]
             shown += [quote.text for quote in new]
             return _joined(new)
         text = _fitted([item["answer"]], budget - 1)[0]
         return _cited(text, places[0] + 1) if places and text else text
 
-    def _quotes(self, question: str, request: CorrectRequest, places: Sequence[int], budget: int) -> list[Quote]:
-        # Verification puts the document of the short answer first; the order that counts here is that of the retrieval: by
-        # score, or as numbered after a walk along an evidence graph.
-        walked = any("graph_path" in request.evidence[place].metadata for place in places)
-        places = sorted(places, key=lambda place: place if walked else -passage_score(request.evidence[place]))
-        ranked, _ = self._ranked(question, request.history, [request.evidence[place] for place in places])
+    def _quotes(self, ranking: _Ranking, request: CorrectRequest, budget: int) -> list[Quote]:
+        if not (ranked := ranking.answers):
+            return []
         # Further sentences come from passages that are about the question as much as the best sentence's own.
         ranked = [c for c in ranked if c.share >= ranked[0].share and c.coverage >= OFF_TOPIC * ranked[0].coverage]
-        chosen = choose_quotes(ranked, make_query(question, request.history), budget)
-        return [replace(quote, document=places[quote.document]) for quote in chosen]
+        chosen = choose_quotes(ranked, ranking.query, budget)
+        return [replace(q, document=_place(ranking.evidence[q.document], request.evidence)) for q in chosen]
 
-    def _ranked(self, question: str, history: History, evidence: Sequence[Document]) -> tuple[list[Candidate], str]:
-        """Candidates, the best first, whose passages hold what the question names; or none, and why."""
-        if not evidence:
-            return [], "no evidence was found"
+    def _by_score(self, question: str, request: CorrectRequest, places: Iterable[int]) -> _Ranking:
+        """The sentences of some evidence in the order of the retrieval: by score, or as numbered after an evidence graph."""
+        # Verification puts the document of the short answer first.
+        evidence = [request.evidence[place] for place in places]
+        if any("graph_path" in document.metadata for document in evidence):
+            evidence = [request.evidence[place] for place in sorted(places)]
+        else:
+            evidence.sort(key=passage_score, reverse=True)
+        return self._ranked(question, request.history, evidence)
+
+    def _ranked(self, question: str, history: History, evidence: Sequence[Document]) -> _Ranking:
+        """The sentences of the evidence, the best first, and those that answer the question, or why none does."""
         query = make_query(question, history)
+        sentences = rank_sentences(query, evidence, self.encoder)
+        answers: list[Candidate] = []
+        reason = "no evidence was found"
+        if evidence:
+            answers, reason = self._answers(question, query, history, evidence, sentences)
+        return _Ranking(query, evidence, sentences, answers, reason)
+
+    def _answers(
+        self,
+        question: str,
+        query: Query,
+        history: History,
+        evidence: Sequence[Document],
+        sentences: Sequence[Candidate],
+    ) -> tuple[list[Candidate], str]:
+        """Candidates, the best first, whose passages hold what the question names; or none, and why."""
         coverage = cover(question, evidence, history, query.leans)
         if coverage.missing:
             return [], coverage.missing
-        found = [c for c in rank_sentences(query, evidence, self.encoder) if coverage.may_answer(c.document)]
+        found = [c for c in sentences if coverage.may_answer(c.document)]
+        covered = any(c.coverage >= self.min_coverage for c in found)
+        close = self.encoder is not None and any(c.similarity >= MEANT for c in found)
         # A question of function words only ("why?") has no weights.
-        best = max((candidate.coverage for candidate in found), default=0.0)
-        if not found or not query.weights or best < self.min_coverage:
+        if not found or not query.weights or not (covered or close):
             return [], "no sentence of the evidence is about this"
         if asks_to_compute(question) and (rows := _rows(evidence[found[0].document])):
             return [], f"{_ROWS}; sums need --data {rows}"
@@ -218,6 +252,17 @@ class ExtractiveReasoner(Reasoner):
         # A sentence without the name, time or number may follow one that has it.
         ranked = [first, *(c for c in found if c is not first and c.probability <= first.probability)]
         return [replace(c, share=coverage.shares[c.document]) for c in ranked], ""
+
+
+@dataclass(frozen=True)
+class _Ranking:
+    """The sentences of some evidence for a question; those that answer it; `reason`: why none does, or ""."""
+
+    query: Query
+    evidence: Sequence[Document]
+    sentences: Sequence[Candidate]
+    answers: Sequence[Candidate]
+    reason: str
 
 
 class _Remembering:
@@ -277,6 +322,11 @@ def _places(item: ChainItem, request: CorrectRequest) -> list[int]:
     """Where the evidence of a sub-question stands in the evidence of the turn."""
     places = {document.id: place for place, document in enumerate(request.evidence)}
     return [places[identity] for identity in item["evidence"] if identity in places]
+
+
+def _place(document: Document, evidence: Sequence[Document]) -> int:
+    """Where a document stands in the evidence of the turn."""
+    return next(place for place, one in enumerate(evidence) if one is document or (one.id and one.id == document.id))
 
 
 def _joined(quotes: Sequence[Quote]) -> str:

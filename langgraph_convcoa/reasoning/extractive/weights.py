@@ -1,13 +1,15 @@
-"""Weights of the sentence ranking, by logistic regression on questions of SQuAD 2.0's training part.
+"""Weights of the sentence ranking and of the quotes, by logistic regression on questions of SQuAD 2.0's training part.
 
 The positives are the sentences of the gold passage that hold the answer, among all sentences of ten passages retrieved from
-the whole corpus. No question of the dev part was used.
+the whole corpus; and in these sentences the words of the answer. No question of the dev part was used.
 """
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
+
+from langgraph_convcoa.text.questions import AnswerType
 
 Weights = NDArray[np.float64]
 
@@ -31,3 +33,20 @@ _SENTENCE = {
 SENTENCE_FEATURES = tuple(_SENTENCE)
 SENTENCE_WEIGHTS: Weights = np.array([words for words, _ in _SENTENCE.values()])
 SENTENCE_WEIGHTS_ENCODER: Weights = np.array([both for _, both in _SENTENCE.values()])
+
+_KINDS: tuple[AnswerType, ...] = ("date", "number", "person", "owner", "place", "reason", "thing")
+_TOKEN = {
+    # feature: one weight for each of _KINDS
+    "in the question": (-1.41, -1.66, -2.58, -2.58, -2.12, -2.21, -2.21),
+    "no content": (-0.54, -1.55, -1.01, -1.01, -1.23, -1.86, -1.86),
+    "of the wanted kind": (1.86, 1.53, 1.39, 1.39, 1.1, 0.0, 0.0),
+    "name": (0.5, -0.95, 1.39, 1.39, 1.1, 1.15, 1.15),
+    "number": (2.16, 1.53, -0.15, -0.15, 0.54, 0.18, 0.18),
+    "near question words": (1.15, 0.26, 1.6, 1.6, 1.49, 1.75, 1.75),
+    "close before a question word": (-1.06, 0.96, -0.55, -0.55, -0.44, -0.06, -0.06),
+    "between question words": (-0.56, 0.05, -0.45, -0.45, -0.25, -0.67, -0.67),
+    "before all question words": (0.52, 0.05, 0.2, 0.2, -0.66, 0.05, 0.05),
+    "question words of the clause": (0.78, 1.74, 1.01, 1.01, 1.29, 1.29, 1.29),
+}
+TOKEN_WEIGHTS: dict[AnswerType, Weights] = dict(zip(_KINDS, np.array(list(_TOKEN.values())).T, strict=True))
+"""Weights of the features of a word, in the order of `quotes.answer_chances`."""

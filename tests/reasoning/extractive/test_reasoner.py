@@ -3,10 +3,12 @@
 import re
 from collections.abc import Sequence
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from langchain_core.documents import Document
+from numpy.typing import NDArray
 
 from langgraph_convcoa.chain import ChainItem, Status
 from langgraph_convcoa.graph import build_graph
@@ -18,11 +20,11 @@ from langgraph_convcoa.reasoning.base import (
     Reasoner,
     Unsolved,
 )
-from langgraph_convcoa.reasoning.extractive.query import make_query, stands_alone
+from langgraph_convcoa.reasoning.extractive.query import Query, make_query, stands_alone
 from langgraph_convcoa.reasoning.extractive.quotes import choose_quotes
 from langgraph_convcoa.reasoning.extractive.reading import count_words
 from langgraph_convcoa.reasoning.extractive.reasoner import NOTHING, ExtractiveReasoner
-from langgraph_convcoa.reasoning.extractive.sentence_ranking import rank_sentences
+from langgraph_convcoa.reasoning.extractive.sentence_ranking import Candidate, SentenceEncoder, rank_sentences
 from langgraph_convcoa.text.questions import answer_type
 from tests.fake_encoder import WordEncoder
 from tests.fakes import FixedRetriever, chain_item
@@ -325,6 +327,37 @@ def test_a_sentence_is_encoded_once_for_the_correction_and_the_answer() -> None:
     assert len(encoder.encoded) == len(set(encoder.encoded)) == 4
 
 
+class SameMeaning:
+    """Every text has the same meaning."""
+
+    def encode_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        return np.ones((len(texts), 1), np.float32)
+
+    encode_passages = encode_queries
+
+
+def test_a_close_meaning_makes_up_for_words_that_the_passage_lacks() -> None:
+    document = Document("People kept rabbits and hens in pens beside their houses.", id="a")
+    question = "Which small animals did early farmers breed near the towns?"
+    assert not correct(question, [document]).supported
+    assert correct(question, [document], reasoner=ExtractiveReasoner(SameMeaning())).answer == document.page_content
+
+
+def test_a_refusal_ranks_its_evidence_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    ranked: list[str] = []
+
+    def count(query: Query, evidence: Sequence[Document], encoder: SentenceEncoder | None = None) -> list[Candidate]:
+        ranked.append(query.texts[0][0])
+        return rank_sentences(query, evidence, encoder)
+
+    monkeypatch.setattr("langgraph_convcoa.reasoning.extractive.reasoner.rank_sentences", count)
+    question, evidence = "Who is the landlord of the workshop?", [Document("The workshop has a landlord nearby.", id="a")]
+    chain, unsolved = [item(question, "unsupported", "", evidence)], [Unsolved(0, question, "", evidence)]
+    text = ExtractiveReasoner().correct(CorrectRequest(question, unsolved, question, chain, evidence)).answer
+    assert text.startswith(f"{NOTHING} The nearest passage is “")
+    assert ranked == [question]
+
+
 # answer ---------------------------------------------------------------------------------------------------------------
 
 
@@ -407,6 +440,17 @@ def test_marks_of_the_source_are_no_citations() -> None:
     question = "Who introduced the Hopfield network?"
     text = answer(question, [item(question, evidence=[document])], [document])
     assert re.findall(r"\[\d+\]", text) == ["[1]"]
+
+
+def test_a_long_further_sentence_is_clipped_around_its_answer() -> None:
+    best = "The Hopfield network was introduced by John Hopfield"
+    filler = " ".join(f"filler{n}" for n in range(60))
+    document = Document(f"{best}. {filler}, the Hopfield network was introduced by Ada Byron too, {filler}.", id="h")
+    question = "Who introduced the Hopfield network?"
+    text = answer(question, [item(question, evidence=[document])], [document], words=30)
+    assert text.startswith(f"{best} [1]. …")
+    assert "introduced by Ada Byron" in text
+    assert len(text.split()) <= 30
 
 
 def test_a_long_sentence_is_clipped_around_its_core() -> None:
