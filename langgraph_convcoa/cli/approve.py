@@ -42,12 +42,9 @@ def _decision(request: Mapping[str, Any], console: Console) -> dict[str, Any]:
             message = console.input("  why (may stay empty): ", markup=False).strip()
             return {"type": "reject", "message": message}
         if answer in ("e", "edit"):
-            edited = {key: _edited(key, value, console) for key, value in args.items()}
+            asked = "  {} (empty: as it is): "
+            edited = {key: console.input(asked.format(key), markup=False).strip() or value for key, value in args.items()}
             return {"type": "edit", "edited_action": {"name": name, "args": edited}}
-
-
-def _edited(key: str, value: Any, console: Console) -> Any:
-    return console.input(f"  {key} (empty: as it is): ", markup=False).strip() or value
 
 
 def _shown(value: Any) -> str:

@@ -113,10 +113,8 @@ class RunFolder:
                 try:
                     yield line, Answered.from_dict(json.loads(line))
                 except (ValueError, KeyError, TypeError, RecursionError) as error:
-                    where = f"{self._file}, line {number}"
-                    raise InputError(
-                        f"{where}: not an answer of a run ({_first_line(error)}): start again with --fresh"
-                    ) from error
+                    where, reason = f"{self._file}, line {number}", [*str(error).splitlines(), type(error).__name__][0]
+                    raise InputError(f"{where}: not an answer of a run ({reason}): start again with --fresh") from error
 
     def _open(self, known: bool, fresh: bool) -> BinaryIO:
         try:
@@ -157,10 +155,6 @@ class RunFolder:
 
     def _unwritable(self, error: OSError) -> InputError:
         return InputError(f"the run cannot be kept in {self.path} ({error.strerror or error}): name another folder with --out")
-
-
-def _first_line(error: Exception) -> str:
-    return next(iter(str(error).splitlines()), type(error).__name__)
 
 
 def _foreign(path: Path) -> bool:
