@@ -36,19 +36,12 @@ def open_retriever(
     max_mb: float = 50.0,
     cache: bool = True,
     progress: bool = False,
-    collection: str | None = None,
-    tenant: str | None = None,
 ) -> HopfieldRetriever:
-    """A retriever over the documents or the index at a path; "demo" means the demonstration if no such path exists.
-
-    The path may be the address of an engine, whose collection and tenant may be named beside it.
-    """
+    """A retriever over documents, an index or an engine; "demo" is the demonstration if no such path exists."""
     if is_engine(docs):
         from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 
-        return HopfieldRetriever.from_engine(docs, collection=collection, tenant=tenant, k=k)
-    if collection or tenant:
-        raise InputError(f"--{'collection' if collection else 'tenant'} is of an engine: name its address, as --index URL")
+        return HopfieldRetriever.from_engine(docs, k=k)
     chosen: dict[str, Any] = {} if graph is None else {"graph": graph}
     from langgraph_convcoa.retrieval.documents.load import load_documents
     from langgraph_convcoa.retrieval.index.database import check_not_shards, is_index
@@ -99,7 +92,7 @@ def is_engine(source: str) -> bool:
     return is_address(source)
 
 
-def place_of(source: str, collection: str | None = None, tenant: str | None = None) -> str:
+def place_of(source: str) -> str:
     """Documents as they may be kept or shown: the address of an engine without user, password and what does not place it.
 
     Example:
@@ -118,7 +111,7 @@ def place_of(source: str, collection: str | None = None, tenant: str | None = No
     parts = urlsplit(source)
     options = dict(parse_qsl(parts.query))
     where = {name: options[name] for name in _SERVER if name in options}
-    whose = {"collection": collection or options.get("collection", ""), "tenant": tenant or options.get("tenant", "default")}
+    whose = {"collection": options.get("collection", ""), "tenant": options.get("tenant", "default")}
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}?{urlencode({**where, **whose}, safe='/')}"
 
 

@@ -69,16 +69,13 @@ class RetrievalCommand:
 
         weights = {"lexical_weight": self.lexical_weight, "lexical_history": self.lexical_history}
         return {
+            **{name: getattr(self, name) for name in ("model", "baseline", "index", "seed")},
             "methods": names_of(self.methods) if self.methods is not None else None,
-            "model": self.model,
-            "baseline": self.baseline,
             "distractors": [document for part in self.distractors or () for document in load_distractors(part)],
-            "index": self.index,
             "encoder": SentenceTransformerEncoder(self.encoder or DEFAULT_ENCODER, dtype=self.encoder_dtype),
             "cache": None if no_cache else open_cache(),
             "progress": True,
             "settings": {name: value for name, value in weights.items() if value is not None},
-            "seed": self.seed,
         }
 
 

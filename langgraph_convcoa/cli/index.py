@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from langgraph_convcoa.cli.console import consoles, print_json, warn
 from langgraph_convcoa.cli.documents import default_encoder, documents_path, is_engine, is_web, place_of, web_documents
-from langgraph_convcoa.cli.options import INDEX_VARIABLE, AsJson, EngineCollection, Tenant, argument, grouped, option
+from langgraph_convcoa.cli.options import INDEX_VARIABLE, AsJson, argument, grouped, option
 from langgraph_convcoa.errors import InputError, one_of
 from langgraph_convcoa.errors.redaction import redact
 
@@ -46,8 +46,6 @@ class EngineOptions:
     """The options of an index in an engine."""
 
     to: Annotated[str | None, option("URL", "An engine instead: postgresql://user@host/database?collection=NAME.")] = None
-    collection: EngineCollection = None
-    tenant: Tenant = None
     ray: Annotated[str | None, option("ADDRESS", 'Load with Ray: "local", or the address of a cluster.')] = None
     workers: Annotated[int | None, option("N", "Of Ray; one a GPU, or one a processor, when left out.", min=1)] = None
     cache: Annotated[Path | None, option("FILE", "Keep what was encoded for an engine, for another run.")] = None
@@ -65,9 +63,8 @@ def index(
 ) -> None:
     """Read documents into an index, which can be searched at once, again and again.
 
-    Run it again after a stop and it continues where it was; documents that have changed are replaced, and those that are gone
-    from PATH stay, but for --prune. With several PATHs the ids of the documents begin with the PATH. So it is with an engine
-    (--to), into which several commands may load at a time.
+    Run it again after a stop, and it continues. Changed documents are replaced; --prune deletes those that PATH no longer has.
+    With several PATHs the ids of the documents begin with the PATH. Several commands may load into an engine (--to) at a time.
 
     [bold]Examples[/bold]
       convcoa index papers/ --out papers.index
@@ -85,7 +82,7 @@ def index(
         raise InputError("an index needs one place: --out DIR for a folder, or --to URL for an engine")
     places = ("an index in a folder (--out DIR)", "an engine (--to URL)")
     (own, other), wrong = (places[::-1], folder) if folder.out is None else (places, engine)
-    names = ("dtype", "graph", "prune", "watch") if folder.out is None else ("collection", "tenant", "ray", "workers", "cache")
+    names = ("dtype", "graph", "prune", "watch") if folder.out is None else ("ray", "workers", "cache")
     if given := [name for name in names if getattr(wrong, name) != getattr(type(wrong), name)]:
         raise InputError(f"--{given[0]} is of {other}, not of {own}")
     read_documents = partial(read_all, tuple(paths), passages, int(max_mb * 1e6), max_pages)
@@ -152,7 +149,7 @@ def _index_into_engine(
     read: Callable[[Told], Generator[Document]], address: str, options: EngineOptions, as_json: bool
 ) -> None:
     """Load documents into an engine."""
-    collection, tenant, ray = options.collection, options.tenant, options.ray
+    ray = options.ray
     if not is_engine(address):
         from langgraph_convcoa.retrieval.engine.choose import SCHEMES
 
@@ -167,7 +164,7 @@ def _index_into_engine(
 
     if ray is not None:
         check_ray()
-    opened = partial(open_engine, address, collection=collection, tenant=tenant)
+    opened = partial(open_engine, address)
     engine, encoder = opened(), default_encoder()
 
     # Errors of a path are raised before anything is made and before Ray starts.
@@ -180,7 +177,7 @@ def _index_into_engine(
     else:
         workers, cache = options.workers, options.cache
         loaded = ray_load(opened, found, encoder, address=ray, workers=workers, cache=cache, progress=True)
-    place, count = place_of(address, collection, tenant), engine.count()
+    place, count = place_of(address), engine.count()
     engine.close()
     if as_json:
         counts = {"added": loaded.added, "updated": loaded.updated, "unchanged": loaded.unchanged}
@@ -254,7 +251,7 @@ def read_all(
 
     for path in paths:
         if is_web(path):
-            yield from web_documents(path, max_bytes=max_bytes, progress=_say_pages(path), most=max_pages)
+            yield from web_documents(path, max_bytes=max_bytes, most=max_pages)
             continue
         place = documents_path(path)
         found = iter_documents(place, max_bytes=max_bytes, told=told)
@@ -267,14 +264,3 @@ def read_all(
                 document.id = f"{prefix}/{document.id}"
                 document.metadata["source"] = f"{prefix}/{document.metadata['source']}"
             yield document
-
-
-def _say_pages(address: str) -> Callable[[int, int], None]:
-    """A progress function that prints the number of pages once: the bar of the indexing does not know it."""
-    _, err = consoles()
-
-    def say(done: int, total: int) -> None:
-        if done == 1 < total:
-            err.print(f"{address}: {total} pages")
-
-    return say

@@ -37,8 +37,6 @@ def panel(title: str) -> Callable[..., Any]:
 
 Docs = Annotated[str | None, option("PATH", 'File, folder, address of a page or of a sitemap, or "demo".')]
 IndexPlace = Annotated[str | None, option("DIR|URL", "An index or the address of an engine, instead of --docs.", "--index")]
-EngineCollection = Annotated[str | None, option("NAME", "Collection of the engine, if not in its address.", "--collection")]
-Tenant = Annotated[str | None, option("NAME", "Tenant of the engine, if not in its address.", "--tenant")]
 Model = Annotated[
     str | None, option("NAME", 'Chat model, such as "openai:gpt-4.1-mini"; without one, extraction.', envvar="CONVCOA_MODEL")
 ]
@@ -64,8 +62,6 @@ class ConversationOptions:
 
     docs: Docs = None
     index: IndexPlace = None
-    collection: EngineCollection = None
-    tenant: Tenant = None
     data: Annotated[list[str] | None, option("FILE|URL", "Tables: files, a folder, a database URL; may be repeated.")] = None
     web: Annotated[bool, option(None, "Look things up on the web too.", "--web")] = False
     search: Annotated[str | None, option("PROVIDER", "How --web searches: ddgs, tavily, google, URL of a SearXNG.")] = None

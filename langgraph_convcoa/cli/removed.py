@@ -27,10 +27,16 @@ _REMOVED = {
     "evaluate guesses": _VERIFICATION,
     "evaluate faithfulness": _VERIFICATION,
     **dict.fromkeys((f"demo {name}" for name in ("--docs", "--question", "-q", "--model")), "run convcoa chat --docs PATH"),
+    **{
+        f"{command} {name}": "name it in the address: postgresql://host/database?collection=NAME&tenant=NAME"
+        for command in ("ask", "chat", "serve", "mcp", "search", "index")
+        for name in ("--collection", "--tenant")
+    },
     "index --approximate": f"{_EXACT}; for millions of passages load them into an engine (--to URL)",
     "index --exact": _EXACT,
     "index --windows": "leave it out; passages and their windows are encoded apart",
     "search --exact": _EXACT,
+    "train --made": "it is --synthetic now",
     "train --skip-invalid": "leave it out: such queries are always left out, with a warning",
     "train --full": f"{_QUERY_ENCODER}; a whole encoder is trained with sentence-transformers",
     "train --dual-question": f"{_QUERY_ENCODER}; the comparison is python -m experiments.bench training {_CHECKOUT}",

@@ -10,11 +10,9 @@ from langgraph_convcoa.cli.documents import documents_of, open_retriever, read_h
 from langgraph_convcoa.cli.options import (
     DEFAULT_MAX_MB,
     AsJson,
-    EngineCollection,
     Graph,
     MaxMb,
     NoCache,
-    Tenant,
     argument,
     named_index,
     option,
@@ -29,8 +27,6 @@ def search(
     k: Annotated[int, option("N", "How many passages.", "-k", "--k", min=1, max=100)] = 5,
     history: Annotated[Path | None, option("FILE.json", "Earlier turns: pairs of question and answer, or messages.")] = None,
     graph: Graph = None,
-    collection: EngineCollection = None,
-    tenant: Tenant = None,
     as_json: AsJson = False,
     max_mb: MaxMb = DEFAULT_MAX_MB,
     no_cache: NoCache = False,
@@ -54,16 +50,7 @@ def search(
     if not query.strip():
         raise InputError("the query is empty: write what to look for")
     turns = read_history(history) if history else []
-    retriever = open_retriever(
-        path,
-        k=k,
-        graph=graph,
-        max_mb=max_mb,
-        cache=not no_cache,
-        progress=True,
-        collection=collection,
-        tenant=tenant,
-    )
+    retriever = open_retriever(path, k=k, graph=graph, max_mb=max_mb, cache=not no_cache, progress=True)
     found = retriever.invoke(proper_text(query), history=turns)
     if as_json:
         described = ("title", "score", "certified", "quote")

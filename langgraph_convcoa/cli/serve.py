@@ -167,26 +167,23 @@ def _collections(options: ServeOptions, basis: Basis) -> list[Collection]:
     for text in given:
         name, _, path = text.partition("=")
         if not path or Path(text).exists() or is_web(text) or is_engine(text):
-            name, path = _name_of(text, options), text
+            name, path = _name_of(text), text
         path = path if is_web(path) or is_engine(path) else str(Path(path).expanduser())
         identity = re.sub(r"[^\w.-]+", "-", name.lower()).strip("-") or "documents"
         if identity in shown:
             raise InputError(f"two collections are called {name!r}: give one another name, as in --docs NAME={redact(path)}")
-        place = place_of(path, options.collection, options.tenant)
-        # --collection and --tenant are for the engines among them.
-        engine = options if is_engine(path) else replace(options, collection=None, tenant=None)
         files = Path(path) if Path(path).is_dir() else Path(path).parent if Path(path).is_file() else None
-        retriever = open_documents(path, engine)
-        shown[identity] = Collection(identity, name, basis.fingerprint(place), retriever, originals=files)
+        retriever = open_documents(path, options)
+        shown[identity] = Collection(identity, name, basis.fingerprint(place_of(path)), retriever, originals=files)
     if not shown and (options.data or options.web):
         shown["sources"] = Collection("sources", "Tables and the web", basis.fingerprint(""))
     return [*shown.values()]
 
 
-def _name_of(text: str, options: ServeOptions) -> str:
+def _name_of(text: str) -> str:
     """The default name of a collection of documents."""
     if is_engine(text):
-        return dict(parse_qsl(urlsplit(place_of(text, options.collection)).query)).get("collection", "documents")
+        return dict(parse_qsl(urlsplit(place_of(text)).query)).get("collection", "documents")
     return text if text == "demo" or is_web(text) else Path(text).expanduser().resolve().name
 
 

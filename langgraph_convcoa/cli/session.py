@@ -203,8 +203,7 @@ def open_sources(options: ConversationOptions, command: str) -> Opened:
     docs = documents_of(options.docs, named_index(options.docs, options.index))
     # A named thread is kept in the user's own store by default.
     basis = open_basis(options, default_store() if options.thread is not None and options.store is None else options.store)
-    place = place_of(docs, options.collection, options.tenant)
-    return basis.over(place, open_documents(docs, options) if docs else None)
+    return basis.over(place_of(docs), open_documents(docs, options) if docs else None)
 
 
 def open_basis(options: ConversationOptions, where: str | Path | None) -> Basis:
@@ -234,15 +233,8 @@ def open_basis(options: ConversationOptions, where: str | Path | None) -> Basis:
 
 def open_documents(docs: str, options: ConversationOptions) -> HopfieldRetriever:
     """A retriever over the documents, or the index, at a path; their encoding is shown."""
-    retriever = open_retriever(
-        docs,
-        graph=options.graph,
-        max_mb=options.max_mb,
-        cache=not options.no_cache,
-        progress=True,
-        collection=options.collection,
-        tenant=options.tenant,
-    )
+    cache = not options.no_cache
+    retriever = open_retriever(docs, graph=options.graph, max_mb=options.max_mb, cache=cache, progress=True)
     # An encoder that does not fit is refused now, and loading it takes nothing from the time of the first look-up.
     retriever.check_encoder()
     return retriever

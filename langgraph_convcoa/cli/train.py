@@ -30,9 +30,7 @@ class TrainingOptions:
     head: Annotated[bool, _kind(None, "Only the head: weights on frozen vectors, in a minute or so.", "--head")] = False
     start: Annotated[Path | None, _kind("DIR", "Train this model's query encoder further, with the DPR loss.")] = None
     distil_only: Annotated[bool, _kind(None, "Learn from rewrites alone, without the DPR loss.", "--distil-only")] = False
-    synthetic: Annotated[
-        int | None, _kind("N", "Synthetic conversations; 6000, or 4000 with --head.", "--synthetic", "--made", min=0)
-    ] = None
+    synthetic: Annotated[int | None, _kind("N", "Synthetic conversations; 6000, or 4000 with --head.", min=0)] = None
     encoder: Annotated[str | None, _kind("NAME", "sentence-transformers model or folder; all-MiniLM-L6-v2 without it.")] = None
     encoder_dtype: Annotated[str, _kind("TYPE", "What the frozen encoder computes in: int8 or float32.")] = "int8"
     steps: Annotated[int | None, _length("N", "Batches; enough to see all data by default.", min=1)] = None

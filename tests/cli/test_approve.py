@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from langgraph_convcoa.cli.approve import ask_decisions
-from langgraph_convcoa.cli.console import TurnView
+from langgraph_convcoa.cli.console import TurnView, ask_decisions
 from langgraph_convcoa.cli.options import ConversationOptions
 from langgraph_convcoa.cli.session import Session
 from langgraph_convcoa.context import ConvCoAContext

@@ -28,13 +28,12 @@ QUESTION = "Who introduced sparsemax?"
 
 
 @pytest.fixture
-def opened(monkeypatch: pytest.MonkeyPatch) -> dict[tuple[str | None, str | None], MemoryEngine]:
-    """The engines that were opened, by collection and tenant where these were given beside the address."""
-    engines: dict[tuple[str | None, str | None], MemoryEngine] = {}
+def opened(monkeypatch: pytest.MonkeyPatch) -> dict[str, MemoryEngine]:
+    """The engines that were opened, by their addresses."""
+    engines: dict[str, MemoryEngine] = {}
 
-    def open_engine(address: str, *, collection: Any = None, tenant: Any = None, timeout: float = 10.0) -> MemoryEngine:
-        assert address == ADDRESS
-        return engines.setdefault((collection, tenant), MemoryEngine())
+    def open_engine(address: str, **_options: Any) -> MemoryEngine:
+        return engines.setdefault(address, MemoryEngine())
 
     for module in ("engine.choose", "retriever"):
         monkeypatch.setattr(f"langgraph_convcoa.retrieval.{module}.open_engine", open_engine)
@@ -42,10 +41,10 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> dict[tuple[str | None, str | None
 
 
 @pytest.fixture
-def loaded(opened: dict[Any, MemoryEngine], docs: Path) -> MemoryEngine:
+def loaded(opened: dict[str, MemoryEngine], docs: Path) -> MemoryEngine:
     result = convcoa("index", docs, "--to", ADDRESS)
     assert result.exit_code == 0, result.output
-    return opened[None, None]
+    return opened[ADDRESS]
 
 
 def test_documents_are_loaded_and_only_what_has_changed_is_encoded_again(
@@ -95,17 +94,8 @@ def test_the_graphs_for_studio_take_documents_before_an_index(docs: Path, monkey
     assert runpy.run_path(str(ROOT / "graphs" / f"{graph}.py"))["graph"]
 
 
-def test_collection_and_tenant_are_named_beside_the_address(opened: dict[Any, MemoryEngine], docs: Path) -> None:
-    convcoa("index", docs, "--to", ADDRESS, "--collection", "c", "--tenant", "t")
-    assert {key: engine.count() for key, engine in opened.items()} == {("c", "t"): 2}
-    result = convcoa("ask", QUESTION, "--index", ADDRESS, "--collection", "c", "--tenant", "t", "--json")
-    assert "Martins" in result.stdout
-    # Nothing was loaded for this one.
-    assert "has no documents" in error_of(convcoa("search", ADDRESS, QUESTION, "--collection", "c", "--tenant", "other"))
-
-
 def test_documents_that_are_named_come_before_the_environment(
-    opened: dict[Any, MemoryEngine], docs: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    opened: dict[str, MemoryEngine], docs: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv(INDEX_VARIABLE, ADDRESS)
     assert "Martins" in convcoa("ask", QUESTION, "--docs", docs).stdout
@@ -113,22 +103,21 @@ def test_documents_that_are_named_come_before_the_environment(
     assert "Martins" in convcoa("ask", QUESTION, "--index", tmp_path / "made").stdout
     assert not opened
     assert convcoa("index", docs).exit_code == 0
-    assert opened[None, None].count() == 2
+    assert opened[ADDRESS].count() == 2
 
 
 def test_what_cannot_be_done_with_an_engine_is_one_line_without_the_password(
-    opened: dict[Any, MemoryEngine], docs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    opened: dict[str, MemoryEngine], docs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = f"redis://me:{PASSWORD}@db.example.org/1"
     cases = {
         "one place": ("index", docs, "--out", tmp_path / "made", "--to", ADDRESS),
         "--out DIR for a folder, or --to URL": ("index", docs),
         "--prune is of an index in a folder (--out DIR)": ("index", docs, "--to", ADDRESS, "--prune"),
-        "--tenant is of an engine": ("index", docs, "--out", tmp_path / "made", "--tenant", "t"),
+        "--workers is of an engine": ("index", docs, "--out", tmp_path / "made", "--workers", "2"),
         "--workers are of Ray": ("index", docs, "--to", ADDRESS, "--workers", "2"),
         "which begins with postgresql": ("index", docs, "--to", other),
         "is the address of no engine": ("ask", "Who?", "--index", other),
-        "--collection is of an engine": ("ask", "Who?", "--docs", docs, "--collection", "c"),
         "does not exist": ("index", tmp_path / "nowhere", "--to", ADDRESS),
         "nothing to search": ("search", "who?"),
     }
@@ -145,7 +134,7 @@ def test_what_cannot_be_done_with_an_engine_is_one_line_without_the_password(
 
 
 def test_ctrl_c_while_indexes_are_built_says_what_stands_and_the_same_command_goes_on(
-    opened: dict[Any, MemoryEngine], docs: Path, monkeypatch: pytest.MonkeyPatch
+    opened: dict[str, MemoryEngine], docs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupted(_engine: MemoryEngine) -> None:
         raise KeyboardInterrupt
@@ -156,12 +145,12 @@ def test_ctrl_c_while_indexes_are_built_says_what_stands_and_the_same_command_go
     assert result.exit_code == 130
     assert "All documents are loaded and stay so" in result.stderr
     assert "load the same again" in result.stderr
-    assert opened[None, None].count() == 2
+    assert opened[ADDRESS].count() == 2
     assert "2 unchanged; 0 passages written" in convcoa("index", docs, "--to", ADDRESS).stdout
 
 
 def test_what_is_kept_of_an_address_has_no_secret() -> None:
-    assert place_of(ADDRESS, tenant="t") == "postgresql://db.example.org/docs?collection=papers&tenant=t"
+    assert place_of(f"{ADDRESS}&tenant=t") == "postgresql://db.example.org/docs?collection=papers&tenant=t"
     assert place_of("papers/?collection=a") == "papers/?collection=a"
 
 

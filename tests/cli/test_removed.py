@@ -24,6 +24,7 @@ from tests.cli.commands import convcoa, error_of
         ("index docs --out made --approximate", "--to URL"),
         ("index docs --out made --windows=late", "apart"),
         ("search docs q --exact", "every search is exact"),
+        ("ask Who? --docs papers --collection c", "?collection=NAME&tenant=NAME"),
         ("demo --docs papers", "run convcoa chat --docs PATH"),
         ("train data --out m --full", "leave it out to train a query encoder"),
         ("train-planner data --merge m", "merge_and_unload"),

@@ -56,19 +56,6 @@ def test_a_watcher_sees_the_answer_and_each_sub_question() -> None:
     assert tuple(output) == OUTPUT_FIELDS
 
 
-def test_a_failed_turn_leaves_the_conversation_as_it_was(tmp_path: Path) -> None:
-    store = tmp_path / "chats.sqlite"
-    with session([*TURN, plan(node(WHEN)), BOOM], store=store) as conversation:
-        conversation.ask(WHEN)
-        # All is recalled, so that nothing could stand in for the answer that fails.
-        with pytest.raises(ModelError):
-            conversation.ask("What fails?")
-    with session(list(TURN), store=store) as conversation:
-        output = conversation.ask(WHEN)
-    assert rounds(output) == 2
-    assert "What fails?" not in str(output["knowledge_set"])
-
-
 def test_a_store_that_breaks_during_the_conversation_is_a_store_error(tmp_path: Path) -> None:
     store = tmp_path / "chats.sqlite"
     with session([*TURN, *TURN], store=store) as conversation:

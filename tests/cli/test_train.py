@@ -50,7 +50,7 @@ def test_help_shows_examples() -> None:
 @pytest.mark.parametrize(("flags", "parts"), [((), ["query encoder"]), (("--head",), ["state"])])
 def test_a_model_from_folders(folder: Path, flags: tuple[str, ...], parts: list[str]) -> None:
     data = [str(folder / "talks")] if flags else [str(folder / "single"), str(folder / "talks")]
-    short = () if flags else ("--made", "12")
+    short = () if flags else ("--synthetic", "12")
     out = folder / "model"
     result = run(folder, *data, "--out", str(out), "--steps", "2", "--batch-size", "4", "--json", *flags, *short)
     assert result.exit_code == 0, result.output
@@ -95,7 +95,7 @@ def test_bad_input_is_one_line_before_anything_is_trained(
 def test_the_card_gives_a_command_that_can_be_run_again(folder: Path) -> None:
     (folder / "talks").rename(folder / "my talks")
     out = folder / "model"
-    given = [str(folder / "my talks"), str(folder / "single"), "--out", str(out), "--head", "--made", "7", "--seed", "2"]
+    given = [str(folder / "my talks"), str(folder / "single"), "--out", str(out), "--head", "--synthetic", "7", "--seed", "2"]
     assert run(folder, *given, "--steps", "1", "--batch-size", "4", "--encoder-dtype", "float32").exit_code == 0
     command = next(line for line in (out / "README.md").read_text().splitlines() if "convcoa train" in line)
     words = shlex.split(command)

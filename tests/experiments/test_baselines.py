@@ -1,4 +1,4 @@
-"""The papers' baselines and ablations: the model calls that each makes, counted by a server on loopback, and the command."""
+"""The papers' baselines and ablations: the calls that each makes, counted by a server on loopback, and the command."""
 
 from __future__ import annotations
 
@@ -21,8 +21,6 @@ from langgraph_convcoa.evaluation.records import Outcome
 from langgraph_convcoa.evaluation.runs.meter import Meter
 from langgraph_convcoa.verification.trained import DefaultVerifier
 from tests.data import write_dataset
-from tests.evaluation.methods.planning import NETWORK, kept_plan, statuses
-from tests.fakes import node, plan
 from tests.openai_server import OpenAIServer, chat_model
 
 ASKING = [name for name, one in ALL_METHODS.items() if one.asks]
@@ -119,22 +117,6 @@ def test_calls_are_those_of_the_paper(name: str) -> None:
     script = Script(tuple(one for part in made for one in part.questions))
     for one, (outcome, requests, searches) in zip(script.questions, ask(name, script), strict=True):
         assert (requests, searches, outcome.malformed) == (CALLS[name](one), SEARCHES[name](one), 0), one.id
-
-
-def test_what_each_ablation_leaves_out() -> None:
-    def left(name: str, *given: Any, **more: Any) -> tuple[list[tuple[str, str]], list[str]]:
-        chain, model = statuses(name, *given, methods=ALL_METHODS, **more)
-        return chain, model.prompts
-
-    corrected = ("corrected", "Corrected from the evidence.")
-    assert left("ours-without-verification")[0][0] == ("kept", "It was described by Kohonen in 1977.")
-    nowhere = left("ours-without-verification", plan(node(NETWORK, "Xyzzy."), final="Xyzzy."))[0]
-    assert nowhere == [("kept", "Xyzzy.")], "even one that has no word of the evidence"
-    assert left("ours-without-alignment", kept_plan())[0] == [corrected], "even a right guess"
-    chain, prompts = left("ours-without-filling", k=1)
-    assert chain == [corrected, ("unsupported", "")]
-    assert "Martins and Astudillo" not in prompts[1]
-    assert [len(left(name, kept_plan())[1]) for name in ("ours", "ours-without-draft")] == [1, 2]
 
 
 def test_the_command_measures_the_methods_that_it_is_given(

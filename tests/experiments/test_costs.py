@@ -1,4 +1,4 @@
-"""Costs under a script: its shares, the replies to it over HTTP, and the table of the command."""
+"""Costs under a script, and the table of the command."""
 
 from __future__ import annotations
 
@@ -6,25 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from experiments.costs.__main__ import main
 from experiments.costs.measure import measure_costs
 from experiments.costs.scripted import Script, make_script
-
-
-@given(st.integers(1, 7), st.floats(0, 1), st.integers(1, 9), st.floats(0, 1), st.integers(0, 99))
-def test_made_scripts_have_the_shares_that_are_asked_for(
-    n: int, share: float, questions: int, missing: float, seed: int
-) -> None:
-    script = make_script(n, share, questions, seed=seed, missing_share=missing)
-    subs = [sub for one in script.questions for sub in one.sub_questions]
-    assert (len(script.questions), len(subs)) == (questions, n * questions)
-    right = sum(sub.right for sub in subs)
-    assert abs(right - share * len(subs)) <= 0.5
-    assert abs(sum(not sub.guess for sub in subs) - missing * (len(subs) - right)) <= 0.5
-    assert all((sub.guess == sub.answer) == sub.right for sub in subs)
 
 
 def test_ours_makes_one_or_two_calls_and_the_others_grow_with_the_chain() -> None:

@@ -1,4 +1,4 @@
-"""The graph reader: the links of its graph, their effect on the network, the loss, and the command that compares readers."""
+"""The command that compares the graph reader with and without its graph."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import warnings
 from pathlib import Path
 
 import pytest
-import torch
 from langchain_core.documents import Document
 
 # Its import calls the deprecated `torch.jit.script`.
@@ -16,32 +15,32 @@ with warnings.catch_warnings():
     import torch_geometric.nn  # noqa: F401
 
 from experiments.graph_reader.__main__ import main
-from experiments.graph_reader.model import GraphReaderModel, ReaderSettings
+from langgraph_convcoa.datasets.queries import Dataset, Query
 from tests.data import write_dataset
-from tests.experiments.tiny_llama import TOWNS, save_tiny_model, towns
+from tests.training.planner.tiny import tiny_policy
 
-SMALL = ReaderSettings(rank=2, longest=24)
-LIVES = [Document("ada lives in rome. bob and ada.", id="a"), Document("bob lives in oslo.", id="b")]
-
-
-@pytest.fixture(scope="module")
-def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return save_tiny_model(tmp_path_factory.mktemp("reader") / "model")
+NAMES = ("ada", "bob", "cleo", "dan", "eve", "finn")
+TOWNS = ("rome", "oslo", "paris", "lima", "cairo", "bern")
 
 
-@pytest.fixture(scope="module")
-def model(tiny_model: str) -> GraphReaderModel:
-    return GraphReaderModel.load(tiny_model, SMALL)
-
-
-def test_only_the_answer_has_a_loss(model: GraphReaderModel) -> None:
-    """The mean of -log p of the answer's tokens, computed from the logits at their places."""
-    text = model.text.text("Where is ada?", LIVES, answer="rome")
-    inputs, mask = model.embeddings([text])
-    logits = model.language_model(inputs_embeds=inputs, attention_mask=mask).logits[0]
-    places = range(len(text) - len(text.answer) - 1, len(text) - 1)
-    wanted = -sum(logits[place].log_softmax(-1)[token] for place, token in zip(places, text.answer, strict=True)) / 2
-    torch.testing.assert_close(model.losses([text])[0], wanted)
+def towns() -> Dataset:
+    """Who lives where: each person in a passage of their own."""
+    corpus = tuple(
+        Document(f"{name} lives in {TOWNS[(n + shift) % 6]}.", id=f"{name}-{shift}", metadata={"title": "Town"})
+        for shift in range(6)
+        for n, name in enumerate(NAMES)
+    )
+    queries = tuple(
+        Query(
+            f"q{document.id}",
+            f"Where is {document.page_content.split()[0]}?",
+            gold=(str(document.id),),
+            answer=document.page_content.split()[-1].rstrip("."),
+            split="dev" if number % 6 == 5 else "train",
+        )
+        for number, document in enumerate(corpus)
+    )
+    return Dataset("towns", queries, corpus)
 
 
 def test_the_command_compares_readers_without_and_with_the_graph(
@@ -49,7 +48,7 @@ def test_the_command_compares_readers_without_and_with_the_graph(
 ) -> None:
     data, answers = towns(), tmp_path / "answers.jsonl"
     folder = write_dataset(tmp_path / "towns", data.queries, data.corpus)
-    model = ["--model", save_tiny_model(tmp_path / "model"), "--rank", "2", "--longest", "30"]
+    model = ["--model", str(tiny_policy(tmp_path / "model")), "--rank", "2", "--longest", "90"]
     run = ["--steps", "2", "--device", "cpu", "--answers", str(answers)]
     monkeypatch.setattr("sys.argv", ["graph_reader", str(folder), *model, *run])
     main()

@@ -11,10 +11,7 @@ from langchain_core.documents import Document
 
 from experiments.memory import measure as module
 from experiments.memory.__main__ import main
-from experiments.memory.measure import evaluate_mentions
-from langgraph_convcoa.datasets.queries import Dataset, Query
-from langgraph_convcoa.datasets.read import load_dataset
-from langgraph_convcoa.memory.conversation_memory import ConversationMemory
+from langgraph_convcoa.datasets.queries import Query
 from tests.data import write_dataset
 from tests.fake_encoder import WordEncoder
 
@@ -40,21 +37,9 @@ def write(folder: Path, count: int = 60) -> Path:
     return write_dataset(folder, queries, corpus)
 
 
-@pytest.fixture
-def dataset(tmp_path: Path) -> Dataset:
-    return load_dataset(write(tmp_path / "data"))
-
-
 @pytest.fixture(autouse=True)
 def encoder(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "as_encoder", lambda _encoder: WordEncoder())
-
-
-def test_the_right_round_is_found_where_the_last_rounds_cannot_have_it(dataset: Dataset) -> None:
-    rows = {row.method: row for row in evaluate_mentions([dataset], ConversationMemory(WordEncoder())) if row.part == "report"}
-    assert rows["last rounds"].recall == 0
-    assert rows["history memory"].recall > 0.5
-    assert rows["history memory"].probes > 20
 
 
 def test_the_command_measures_every_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:

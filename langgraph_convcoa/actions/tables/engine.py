@@ -190,5 +190,3 @@ def _plain(name: str) -> str:
 def quoted(name: str) -> str:
     """A name as SQL quotes it."""
     return '"' + name.replace('"', '""') + '"'
-
-

@@ -113,10 +113,8 @@ class RunFolder:
                 try:
                     yield line, Answered.from_dict(json.loads(line))
                 except (ValueError, KeyError, TypeError, RecursionError) as error:
-                    where = f"{self._file}, line {number}"
-                    raise InputError(
-                        f"{where}: not an answer of a run ({first_line(error)}): start again with --fresh"
-                    ) from error
+                    where, reason = f"{self._file}, line {number}", first_line(error)
+                    raise InputError(f"{where}: not an answer of a run ({reason}): start again with --fresh") from error
 
     def _open(self, known: bool, fresh: bool) -> BinaryIO:
         try:

@@ -149,16 +149,9 @@ def _plain(message: dict[str, Any]) -> dict[str, Any]:
     """The message as JSON data; providers' own objects in the extra fields are left out."""
     data = message["data"]
     for name in ("additional_kwargs", "response_metadata"):
-        data[name] = {key: value for key, value in (data.get(name) or {}).items() if _is_json(value)}
+        text = json.dumps(data.get(name) or {}, default=lambda _object: None, skipkeys=True)
+        data[name] = {key: value for key, value in json.loads(text).items() if value is not None}
     return message
-
-
-def _is_json(value: Any) -> bool:
-    try:
-        json.dumps(value)
-    except (TypeError, ValueError):
-        return False
-    return True
 
 
 def _tokens(message: BaseMessage, prompt: str) -> int:
