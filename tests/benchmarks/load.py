@@ -81,7 +81,7 @@ def serving(folder: str) -> None:
     from langgraph_convcoa.context import ConvCoAContext
     from langgraph_convcoa.server.app import create_app
     from langgraph_convcoa.server.collections import Collection
-    from langgraph_convcoa.server.serve import address_of, listen, run
+    from langgraph_convcoa.server.serve import ConvCoAServer, address_of, listen
     from langgraph_convcoa.server.service import Settings
     from langgraph_convcoa.storage.sqlite import SqliteStore
 
@@ -96,7 +96,8 @@ def serving(folder: str) -> None:
     )
     app = create_app(settings)
     with listen("127.0.0.1", 0) as listening:
-        run(app, app.service, listening, lambda: print(address_of(listening), os.getpid(), flush=True))
+        server = ConvCoAServer(app, app.service, lambda: print(address_of(listening), os.getpid(), flush=True))
+        server.run(sockets=[listening])
 
 
 async def people(address: str, pid: int, count: int, seconds: float, pause: float) -> dict[str, Any]:

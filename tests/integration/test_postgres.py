@@ -12,14 +12,14 @@ import pytest
 
 from langgraph_convcoa.cli.session import Session
 from langgraph_convcoa.context import ConvCoAContext
-from langgraph_convcoa.errors import StoreError, ThreadBusyError
+from langgraph_convcoa.errors import ModelError, StoreError, ThreadBusyError
 from langgraph_convcoa.graph import build_graph
 from langgraph_convcoa.server.threads import ThreadBook
 from langgraph_convcoa.storage import open_store
 from langgraph_convcoa.storage.threads import Threads
-from langgraph_convcoa.storage.turns import config_of
+from langgraph_convcoa.storage.turns import Turns, before_last, config_of
 from tests.bounds import SECONDS
-from tests.fakes import KeywordRetriever
+from tests.fakes import KeywordRetriever, ScriptedModel, direct
 from tests.integration.turns import context, many_turns
 from tests.postgres_server import PASSWORD, postgres_server
 from tests.server.test_threads import renamed_by_several
@@ -55,7 +55,7 @@ async def test_turns_of_one_program_at_once_do_not_wait_for_each_others_connecti
                 assert await saver.aget_tuple(config_of(f"at once {number}")) is None
 
         await asyncio.gather(*map(turn, range(12)))
-        threads = ThreadBook(book)
+        threads = ThreadBook(book, store.entry)
         for user in ("ann", "bob"):
             await threads.create(user, "t", {"title": user})
         await threads.delete("bob", "t")
@@ -160,6 +160,35 @@ def test_a_server_that_stops_and_returns_is_a_store_error_and_then_none(address:
         assert len(conversation.ask("Who introduced sparsemax?")["knowledge_set"]["Contextual knowledge set"]) == 2
 
 
+async def test_the_last_turn_is_replaced_or_kept(address: str) -> None:
+    replies = {"first": "It was in 1982 [1].", "second": "In 2016 [1].", "edited": "In 2020 [1]."}
+
+    def reply(prompt: str) -> str:
+        if "broken" in prompt:
+            raise ConnectionError("no")
+        return direct(next(text for word, text in [*replies.items()][::-1] if word in prompt))
+
+    store = open_store(address)
+    async with store.opened() as saver, asyncio.timeout(SECONDS):
+        graph = build_graph(model=ScriptedModel(by_prompt=reply), retriever=KeywordRetriever()).compile(checkpointer=saver)
+        turns = Turns(graph, store)
+        for question in ("When was the first?", "When was the second?"):
+            await turns.run("replaced", {"question": question})
+        before = before_last(await turns.snapshot("replaced"))
+        with pytest.raises(ModelError):
+            await turns.run("replaced", {"question": "Is it broken?"}, before=before)
+        assert before_last(await turns.snapshot("replaced")) == before
+        assert [one["original_question"].split()[-1] for one in await turns.rounds("replaced")] == ["first?", "second?"]
+        output = await turns.run("replaced", {"question": "When was the edited?"}, before=before)
+        assert [message.text for message in (await turns.snapshot("replaced")).values["messages"]][-2:] == [
+            "When was the edited?",
+            output["answer"],
+        ]
+        await turns.rate("replaced", 2, "up")
+        assert [one["convcoa"].get("rating") for one in await turns.rounds("replaced")] == [None, "up"]
+        assert len([part async for part in saver.alist(config_of("replaced"))]) == 1
+
+
 async def test_a_turn_whose_lock_is_lost_is_ended_at_once_and_can_be_resumed(address: str) -> None:
     """Another program may have the thread by then."""
     import psycopg
@@ -167,7 +196,7 @@ async def test_a_turn_whose_lock_is_lost_is_ended_at_once_and_can_be_resumed(add
     end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
     store, other = open_store(address), open_store(address)
     async with store.opened(), store.book() as book, asyncio.timeout(SECONDS):
-        threads = ThreadBook(book)
+        threads = ThreadBook(book, store.entry)
         with pytest.raises(StoreError, match="ask again, and it is resumed"):
             async with store.turn("lost", SECONDS):
                 async with await psycopg.AsyncConnection.connect(address, autocommit=True) as connection:

@@ -24,7 +24,7 @@ EDITED = "Who introduced sparsemax?"
 
 def shown(page: Page) -> list[str]:
     """The questions on the page."""
-    return [one.inner_text() for one in page.locator(".question h2").all()]
+    return [one.text_content() or "" for one in page.locator(".question h2").all()]
 
 
 def edit(page: Page, text: str) -> None:
