@@ -20,6 +20,7 @@ from langgraph_convcoa.verification.verdicts import judge
 from langgraph_convcoa.verification.verifier import Verifier
 
 _BINS = 5
+_THRESHOLDS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,7 @@ class VerifierRow:
     """A verifier over all claims.
 
     `calibration` has a triple for each fifth of [0, 1]: claims, their mean probability and the share that is true.
+    `thresholds` has a triple for each T: T, and the shares of true and of false claims that it accepts.
     """
 
     verifier: str
@@ -51,6 +53,7 @@ class VerifierRow:
     all: AcceptedRow
     kinds: tuple[AcceptedRow, ...]
     calibration: tuple[tuple[int, float | None, float | None], ...]
+    thresholds: tuple[tuple[float, float, float], ...]
     milliseconds: float
 
 
@@ -82,6 +85,12 @@ class VerificationReport(Report):
             for n, (count, mean, share) in enumerate(row.calibration)
         ]
         tables.append(Table("calibration", ("verifier", "probability", "claims", "mean", "true"), bins, left=2))
+        points = [
+            [row.verifier, f"{least:.1f}", f"{shown(false)} / {shown(true)}"]
+            for row in self.rows
+            for least, true, false in row.thresholds
+        ]
+        tables.append(Table("other thresholds", ("verifier", "T", "false / true accepted"), points, left=2))
         return tuple(tables)
 
 
@@ -127,6 +136,7 @@ def evaluate_verification(
                         for kind in sorted(set(kinds.tolist()) - {""})
                     ),
                     _calibration(scores, truth),
+                    tuple((t, float((scores[truth] > t).mean()), float((scores[~truth] > t).mean())) for t in _THRESHOLDS),
                     1000 * seconds / len(claims),
                 )
             )
