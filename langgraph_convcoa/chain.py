@@ -13,20 +13,20 @@ Status = Literal["kept", "confirmed", "corrected", "filled", "partial", "recalle
 
 - kept: the evidence supports the guess;
 - confirmed: the verifier refused the guess, but the model read the evidence again and says that it holds;
-- corrected, filled: the model gave another answer, or one where there was none;
-- partial: the evidence holds only the nearest fact, which is the answer;
+- corrected, filled: the model replaced the guess, or answered a sub-question that had no guess;
+- partial: the evidence holds only the nearest fact, which stands as the answer;
 - recalled: the knowledge set had the answer;
 - unsupported: the evidence holds no answer;
 - failed: the action failed.
 """
 SUPPORTED: tuple[Status, ...] = ("kept", "confirmed", "corrected", "filled")
-"""The evidence of this turn supports the answer, as the verifier or the model says."""
+"""Statuses of an answer that the evidence of this turn supports, as judged by the verifier or the model."""
 SOLVED: tuple[Status, ...] = (*SUPPORTED, "partial", "recalled")
-"""The answer may stand in the final one."""
+"""Statuses of an answer that may be part of the final answer."""
 
 
 class ActionNode(BaseModel):
-    """One step of a chain: (Action, Sub, Missing flag, Guess answer) and an input of the action's own."""
+    """One step of a chain: (Action, Sub, Missing flag, Guess answer) and an input for the action."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -47,7 +47,7 @@ class ActionChain(BaseModel):
 
     Attributes:
         optimized_question: The question, spelt out.
-        nodes: Steps to look up; none if the evidence that the planner read suffices.
+        nodes: Steps to look up; empty if the evidence that the planner read is enough.
         draft_answer: The answer, with [n] for the n-th piece of evidence.
         self_contained: Whether the sub-questions can be understood without the conversation; if not, actions get the history.
     """
@@ -67,10 +67,10 @@ class ActionChain(BaseModel):
 
 
 class ChainItem(TypedDict):
-    """A node of the chain after its turn, as the graph's output has it.
+    """A node of the chain after its turn, in the form of the graph's output.
 
-    `evidence` holds document ids, best first. `paths` holds, for documents that were reached through others in the evidence
-    graph, the steps from the question to them.
+    `evidence` holds document ids, best first. `paths` maps a document that was reached through other
+    documents of the evidence graph to the steps from the question to it.
     """
 
     action: str
@@ -97,7 +97,7 @@ def chain_item(
     reason: str = "",
     evidence: Iterable[str] = (),
 ) -> ChainItem:
-    """An item of the chain; without an answer until it is judged."""
+    """Make an item of the chain. It has no answer until it is judged."""
     return {
         "action": action,
         "sub_question": sub_question,

@@ -127,7 +127,7 @@ class ConvCoAContext(BaseModel):
     )
 
     def model_of(self, node: str) -> str | None:
-        """The model that this run names for a node or for all; None for the graph's own.
+        """The model that this run names for one node or for all nodes; None for the graph's own model.
 
         Example:
             >>> context = ConvCoAContext(model="openai:gpt-4.1", plan_model="openai:gpt-4.1-mini")
@@ -154,7 +154,7 @@ def context_of(actions: Iterable[BaseAction]) -> type[ConvCoAContext]:
     """`ConvCoAContext` with a field, named like the action, for every further action that has a settings model.
 
     Raises:
-        InputError: Such an action has the name of another setting.
+        InputError: An action with a settings model has the name of another setting.
     """
     fields: dict[str, Any] = {}
     for action in actions:

@@ -46,7 +46,7 @@ def replacing_folder(target: str | Path) -> Iterator[Path]:
     """An empty folder beside the target that replaces the target when the block ends without an error.
 
     Its files get the permissions of the umask. Only one process at a time may replace a folder. After a killed process, the
-    next one restores the target or removes what is left. On an error the target does not change.
+    next call restores the target or removes the remains. On an error the target does not change.
     """
     target = Path(target)
     partial, old = target.with_name(f".{target.name}.partial"), target.with_name(f".{target.name}.old")
@@ -82,7 +82,7 @@ def private_folder(folder: str | Path) -> None:
 
 
 def private_file(path: str | Path) -> None:
-    """Create an empty file with the permissions 0600 if it is missing, before a library creates it with others.
+    """Create an empty file with the permissions 0600 if it is missing, before a library creates it with wider permissions.
 
     SQLite gives the logs of a database the same permissions.
     """
@@ -90,7 +90,7 @@ def private_file(path: str | Path) -> None:
 
 
 def remove_remains(target: str | Path) -> None:
-    """Remove the temporary files that killed writers left beside a file. No process may be writing it."""
+    """Remove the temporary files that killed writers left beside a file. No process may be writing the file."""
     target = Path(target)
     for left in target.parent.glob(f".{glob.escape(target.name)}.*.partial"):
         with suppress(OSError):
@@ -104,7 +104,7 @@ def checksums(folder: Path) -> dict[str, str]:
 
 
 def first_damaged(folder: Path, wanted: Mapping[str, str]) -> str | None:
-    """The first file that is missing or has another SHA-256; None if all are right."""
+    """The first file that is missing or has another SHA-256; None if all files are right."""
     for name, digest in wanted.items():
         path = folder / name
         try:
@@ -142,7 +142,7 @@ def flush_folder(folder: Path) -> None:
 def open_sqlite(
     path: str | Path, mode: SqliteMode = "rwc", *, timeout: float = 30.0, autocommit: bool = False, any_thread: bool = False
 ) -> sqlite3.Connection:
-    """A connection to an SQLite file, which the caller closes; `sqlite_connection` closes itself.
+    """Open an SQLite file. The caller closes the connection; `sqlite_connection` closes it itself.
 
     `timeout`: seconds to wait for a lock; `autocommit`: begin no transaction implicitly; `any_thread`: allow other threads,
     one at a time.
@@ -165,8 +165,8 @@ def sqlite_connection(
     """A connection to an SQLite file for the block, closed after it.
 
     The transaction is committed at the end of the block and rolled back on an error. With `autocommit` the block commits its
-    own transactions; an open one is rolled back. `error` makes the error to raise from an `sqlite3.Error`, or from the
-    `UnicodeDecodeError` of damaged text.
+    own transactions; an open one is rolled back. `error` turns an `sqlite3.Error`, or the `UnicodeDecodeError` of
+    damaged text, into the error that is raised.
     """
     try:
         with closing(open_sqlite(path, mode, timeout=timeout, autocommit=autocommit)) as connection:

@@ -55,7 +55,7 @@ _NODES: dict[str, tuple[Callable[..., Any], Callable[..., Any] | None]] = {
     "answer": (answer, None),
     "remember": (remember, None),
 }
-"""The nodes other than those of the actions: the function, and its async twin if it asks a model or an action."""
+"""The nodes other than the action nodes: the function, and its async twin if the node asks a model or an action."""
 _ASKING = ("plan", "correct", "repair")
 """The nodes that ask a model."""
 
@@ -85,10 +85,10 @@ def build_graph(
         load_in_8bit: Load a local "huggingface:" model in 8 bits.
         adapter: Folder of a LoRA adapter for a local "huggingface:" model, such as `convcoa train-planner` makes.
         retriever: Any LangChain retriever, or a chain from a question to documents; becomes the action `knowledge_retrieval`.
-        actions: Further actions, or all of them. LangChain tools and retrievers among them become actions.
+        actions: Further actions, or all actions if `retriever` is None. LangChain tools and retrievers become actions.
         reasoner: Plans, corrects and answers instead of `model`.
-        context: Settings of runs that give none.
-        verifier: What judges each sentence of an answer: "default" (the package's own small model), "lexical" (shared words),
+        context: Settings for runs that give no settings.
+        verifier: The judge of each sentence of an answer: "default" (the package's own small model), "lexical" (shared words),
             the name or folder of a sentence-transformers `CrossEncoder` such as "cross-encoder/nli-deberta-v3-base", or a
             `Verifier`.
 
@@ -97,8 +97,8 @@ def build_graph(
         `chain`, `knowledge_set`, `usage` and `messages`.
 
     Raises:
-        InputError: Neither a retriever nor an action is given, two actions share a name, or `models` or `approve` names what
-            the graph does not have.
+        InputError: Neither a retriever nor an action is given, two actions share a name, or `models` or `approve` has a name
+            that the graph does not have.
         ModelError: The model cannot be built.
 
     Example:
@@ -153,7 +153,7 @@ def build_graph(
     graph.add_edge("recall", "look")
     graph.add_edge("look", "plan")
     graph.add_conditional_edges("plan", partial(after_plan, parts), [*names, "verify", "approve"])
-    # Without a model, what one action did not find goes to the next.
+    # Without a model, a sub-question that one action cannot answer goes to the next action.
     again = deeper if own.plans_over_evidence else names
     on = ["correct", "answer", "approve"]
     graph.add_conditional_edges("verify", partial(after_verify, parts), [*again, *(["repair"] if mended else []), *on])
@@ -166,7 +166,7 @@ def build_graph(
 
 
 def _query_encoder(runner: ActionRunner) -> QueryEncoder | None:
-    """The first encoder of questions among the actions."""
+    """The first encoder of an action that can encode questions; None if there is none."""
     encoders = (action.encoder for action in runner.actions.values())
     return next((encoder for encoder in encoders if hasattr(encoder, "encode_queries")), None)
 
@@ -209,7 +209,7 @@ def _chat_model(
 
 
 def _models(models: Mapping[str, str | ChatModel] | None, model: str | ChatModel | None) -> Mapping[str, str | ChatModel]:
-    """The models of single nodes, checked."""
+    """Check the models of single nodes."""
     if models and not isinstance(models, Mapping):
         raise InputError(f"models must be a dict from a node to its model, not {type(models).__name__}")
     if models and model is None:
@@ -222,7 +222,7 @@ def _models(models: Mapping[str, str | ChatModel] | None, model: str | ChatModel
 def _reasoner_of(
     own: Reasoner, models: Mapping[str, str | ChatModel], base_url: str | None, load_in_8bit: bool
 ) -> Callable[[str, str | None], Reasoner]:
-    """The reasoner of a node: for the model that a run names, built once a name, or else the graph's."""
+    """Make the function that gives a node's reasoner: for the model that a run names (built once), else the graph's own."""
     of_nodes = {}
     for node, model in models.items():
         local = isinstance(model, str) and model.strip().startswith("huggingface:")

@@ -1,4 +1,4 @@
-"""The graph's state: plain types only, so that every checkpoint reads back the same, strict msgpack included."""
+"""The graph's state: plain types only, so that every checkpoint reads back unchanged, also with strict msgpack."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Plan(TypedDict):
 
 
 class Finding(TypedDict):
-    """What one action brought back for one sub-question; the index -1 stands for the question itself.
+    """The result of one action for one sub-question; the index -1 stands for the question itself.
 
     `action` is "" for evidence that was recalled or a look-up that a person rejected. `repairable` says that another action
     input may mend the error.
@@ -54,10 +54,10 @@ class Finding(TypedDict):
 
 
 class Reply(TypedDict):
-    """The answer of a turn in the making.
+    """The answer of a turn while it is being made.
 
-    `text` is "" while the answer is open, and cites the evidence by its own numbers until the node `answer` renumbers its
-    marks. `confirmed` holds the sentences that the verifier refused and the model confirmed. `shown` is what was streamed so
+    `text` is "" while the answer is open. Its marks are the numbers of the evidence until the node `answer` renumbers
+    them. `confirmed` holds the sentences that the verifier refused and the model confirmed. `shown` is the text streamed so
     far, as part of the message `message_id`. `error` says why the model did not answer.
     """
 
@@ -102,7 +102,7 @@ class ConvCoAOutput(TypedDict, total=False):
 
 
 class ThreadState(ConvCoAOutput, total=False):
-    """What a thread keeps from turn to turn; only `remember` writes it."""
+    """What a thread keeps from turn to turn; only `remember` adds to it."""
 
     evidence_memory: list[RememberedEvidence]
 
@@ -124,7 +124,7 @@ class ConvCoAState(ThreadState, total=False):
     reused: int
     findings: Annotated[list[Finding], operator.add]
     items: list[ChainItem]
-    # Indexes of the open items; without a chain, of the sentences of the answer that failed.
+    # Indexes of the open items. Without a chain: indexes of the failed sentences of the answer.
     unsolved: list[int]
     depth: int
     repaired: list[int]

@@ -42,7 +42,7 @@ def node_usage(seconds: float = 0.0, retrievals: int = 0) -> NodeUsage:
 
 
 def add_costs(costs: dict[str, NodeUsage], more: dict[str, NodeUsage]) -> dict[str, NodeUsage]:
-    """Reducer of the per-node costs of a turn, which begins with `recall`."""
+    """Reducer: add up the costs of each node. A turn begins with `recall`, so its cost replaces the old ones."""
     costs = {} if "recall" in more else costs
     return costs | {node: _sum([costs.get(node) or node_usage(), cost]) for node, cost in more.items()}
 
@@ -106,7 +106,7 @@ class UsageCounter(BaseCallbackHandler):
                 self.input_tokens += count_tokens_approximately(prompt)
 
     def cost(self, seconds: float) -> NodeUsage:
-        """The counts so far, of a node that took `seconds`."""
+        """The cost of a node that took `seconds`, with the counts so far."""
         return {
             "llm_calls": self.llm_calls,
             "input_tokens": self.input_tokens,

@@ -59,7 +59,7 @@ class ActionRequest:
 class Action(Protocol):
     """A way of looking something up. Any object with these three members can be given; `BaseAction` has further options.
 
-    The planner reads `description`; a function is called again in every turn, for what changes (a table's schema).
+    The planner reads `description`. A function is called in every turn, for descriptions that change (a table's schema).
     """
 
     @property
@@ -89,18 +89,18 @@ class BaseAction(ABC):
 
     name: str
     description: Any
-    """A text, or a method that returns one."""
+    """A text, or a method that returns a text."""
     settings: type[BaseModel] | None = None
-    """Model of the run-time settings: a field of the run's `ConvCoAContext` under the action's name. The graph reads `k` and
-    `use_history` of it."""
+    """Model of the run-time settings: a field of the run's `ConvCoAContext` under the action's name. The graph reads
+    its fields `k` and `use_history`."""
     looks_first: bool = False
-    """Ask it for the question as it stands, before the plan. For what is free and takes less than a second."""
+    """Ask this action about the whole question before the plan. Set it if a look-up is free and takes less than a second."""
     deepens: bool = False
-    """Ask it once more, with depth 2, about what its evidence does not support."""
+    """Ask this action again, with depth 2, if its evidence supports no answer."""
     repairs: bool = False
     """If `retrieve` raises `ActionInputError`, ask the model for another `action_input`."""
     always_fresh: bool = False
-    """Look its answers up again instead of recalling them from the knowledge set."""
+    """Always look up with this action; never recall its earlier answers from the knowledge set."""
 
     @abstractmethod
     async def retrieve(self, request: ActionRequest) -> Sequence[Document | str]:
@@ -108,19 +108,19 @@ class BaseAction(ABC):
 
     @property
     def encoder(self) -> Any:
-        """Encoder of the action's retriever, which the graph uses for the conversation; None if there is none."""
+        """The encoder of the action's retriever, or None. The graph uses it for the conversation memory."""
         return None
 
     def recognises(self, question: str, history: Sequence[tuple[str, str]]) -> bool | None:
-        """True if no other action needs to look the question up, False if it is none for this action; None: it takes any."""
+        """True: only this action needs to look the question up. False: it is not for this action. None: it takes any."""
         return None
 
     def close(self) -> None:  # noqa: B027 - most actions hold nothing
-        """Free what the action holds."""
+        """Free the resources of the action."""
 
 
 class GivenAction(BaseAction):
-    """An object of the user with the options that it has; the others have the defaults of `BaseAction`."""
+    """A user's object as an action. Options that the object lacks have the defaults of `BaseAction`."""
 
     def __init__(self, given: Action) -> None:
         self.given = given
@@ -140,7 +140,7 @@ def as_action(given: Action | BaseAction) -> BaseAction:
     """Wrap an object with `name`, `description` and `async retrieve` as a `BaseAction`.
 
     Raises:
-        InputError: The object has not these members, or its name has other signs than letters, digits, _ and -.
+        InputError: The object lacks one of these members, or its name is not a letter, then letters, digits, _ or -.
     """
     if not isinstance(given, Action):
         raise InputError(f"{type(given).__name__} is not an action: it needs name, description and async retrieve(request)")

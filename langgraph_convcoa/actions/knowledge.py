@@ -19,10 +19,10 @@ from langgraph_convcoa.actions.base import ActionRequest, BaseAction
 from langgraph_convcoa.errors import ConvCoAError, InputError, first_line
 
 Retriever = BaseRetriever | Runnable[str, list[Document]]
-"""A LangChain retriever, one in wrappers such as `with_retry`, or a chain from a question to documents."""
+"""A LangChain retriever, also in wrappers such as `with_retry`, or a chain from a question to documents."""
 
 _NO_CONTENT = re.compile(r"(?!\d+\Z)[\s.()•*…–-]*+\d{0,3}[\s.()•*…–-]*+")
-"""A passage that is only a mark: the number of a page or of a list's item."""
+"""Matches a passage that is only a mark, such as the number of a page or of a list item."""
 
 
 class KnowledgeRetrievalSettings(BaseModel):
@@ -45,8 +45,8 @@ class KnowledgeRetrievalSettings(BaseModel):
 class KnowledgeRetrieval(BaseAction):
     """Searches a retriever for Sub|guess.
 
-    With a `HopfieldRetriever` a sub-question that is not self-contained is searched with the state of the conversation; any
-    other LangChain retriever or chain gets the previous question in front of it.
+    A `HopfieldRetriever` searches a sub-question that is not self-contained with the state of the conversation. Any other
+    retriever or chain gets the previous question in front of the sub-question.
 
     Args:
         retriever: Any LangChain retriever, or a chain from a question to documents, such as `retriever | rerank`.

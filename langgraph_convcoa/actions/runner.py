@@ -1,4 +1,4 @@
-"""Runner of actions: one event loop for plain callers, a time limit, bounded concurrency, evidence in one form."""
+"""Runner of actions: one event loop for synchronous callers, a time limit, bounded concurrency, evidence in one form."""
 
 from __future__ import annotations
 
@@ -67,18 +67,18 @@ class ActionRunner:
         return {name: _description(action) for name, action in self.actions.items()}
 
     def looking(self, question: str, history: Sequence[tuple[str, str]], but: Collection[str] = ()) -> list[str]:
-        """The actions to ask for a question before the plan: those that recognise it alone, if there are any."""
+        """The actions to ask about a question before the plan. If some of them recognise it, only these are asked."""
         names = [name for name, action in self.actions.items() if action.looks_first and name not in but]
         forms = self.recognised(question, history)
         return [name for name in names if forms.get(name)] or [name for name in names if name not in forms]
 
     def recognised(self, question: str, history: Sequence[tuple[str, str]]) -> dict[str, bool]:
-        """For each action that takes questions of one form only: True if this is one."""
+        """Name -> whether the question has the form that the action takes; only for actions that take one form."""
         told = {name: _recognition(action, question, history) for name, action in self.actions.items()}
         return {name: answer for name, answer in told.items() if answer is not None}
 
     async def arun(self, name: str, request: ActionRequest, within: float, turn: str, limit: int) -> list[Document]:
-        """Evidence from an action within some seconds (else TimeoutError); at most `limit` actions of a turn run at a time."""
+        """Evidence from an action, or TimeoutError after `within` seconds. At most `limit` actions of a turn run at a time."""
         key = (id(asyncio.get_running_loop()), turn)
         slots = self._slots.get(key) or self._slots.setdefault(key, asyncio.Semaphore(limit))
         async with slots:
@@ -122,10 +122,10 @@ class ActionRunner:
 def as_evidence(found: Any, action: str, request: ActionRequest) -> list[Document]:
     """Evidence with an id, `source`, `score` and `quote`, without empty and repeated pieces.
 
-    `found` is what an action returned: documents or texts, in a list or one alone.
+    `found` is what an action returned: a document, a text, or a list of them.
 
     Raises:
-        ActionError: It is something else.
+        ActionError: `found` is something else.
     """
     evidence: dict[str, Document] = {}
     listed = [found] if isinstance(found, str | Document) else found
@@ -164,13 +164,13 @@ def _plain(value: Any, depth: int = 0) -> Any:
 
 
 def reason_of(error: BaseException, secrets: Collection[str] = ()) -> str:
-    """The reason of a failure in one redacted line; `secrets` are those of the action."""
-    # The library's own errors say what is wrong. Others need their type.
+    """The reason of a failure in one redacted line; `secrets` are texts that it must not show."""
+    # The library's own errors say what is wrong. Other errors are shown with their type.
     return clean(first_line(error, secrets, named=not isinstance(error, ConvCoAError)))
 
 
 def is_transient(error: BaseException) -> bool:
-    """True if a retry may help: lost connections and failures of a server, not refusals or time-outs."""
+    """True if a retry may help: after a lost connection or a server's failure, not after a refusal or our own time-out."""
     import httpx
 
     if isinstance(error, ActionError):
@@ -227,7 +227,7 @@ class _LoopThread:
             if self._loop is None or self._process != os.getpid():
                 loop = asyncio.new_event_loop()
                 threading.Thread(target=_serve, args=(loop,), name="convcoa-actions", daemon=True).start()
-                # Not at the program's exit: freeing tensors of torch in the thread may abort it then.
+                # Not at the exit of the program: freeing torch's tensors in the thread may abort it.
                 weakref.finalize(self, _stop, loop).atexit = False
                 self._loop, self._process = loop, os.getpid()
             return self._loop

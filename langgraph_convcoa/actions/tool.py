@@ -1,4 +1,4 @@
-"""Any LangChain tool, and so any MCP tool, as an action."""
+"""Any LangChain tool, including MCP tools, as an action."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class ToolAction(BaseAction):
         """Call the tool with the action input.
 
         Raises:
-            ActionInputError: The input is not what the tool takes, or the tool says that it failed.
+            ActionInputError: The tool does not accept the input, or reports a failure.
         """
         arguments = self._filled_in(request)
         call = {"type": "tool_call", "name": self.tool.name, "args": arguments, "id": f"convcoa-{self.name}"}
@@ -111,7 +111,7 @@ class ToolAction(BaseAction):
         return {text: given or request.sub_question}
 
     def _text_argument(self) -> str | None:
-        """The one argument that a plain text can stand for."""
+        """The single argument that takes a plain text; None if there is no such argument."""
         required = [name for name, about in self._arguments.items() if about["required"]]
         names = required or list(self._arguments)
         return names[0] if len(names) == 1 and self._arguments[names[0]]["type"] in ("string", "any") else None
@@ -144,13 +144,13 @@ class ToolAction(BaseAction):
 
 
 def action_name(name: str) -> str:
-    """A name that an action may have, made of any other."""
+    """Make a valid action name from any name."""
     plain = re.sub(r"[^\w-]+", "_", name).strip("_")[:64]
     return plain if plain[:1].isalpha() else f"tool_{plain}"[:64]
 
 
 def _arguments(tool: BaseTool) -> dict[str, dict[str, Any]]:
-    """Name -> type, whether it must be given, and a note, of the arguments that a caller gives."""
+    """The arguments that a caller gives: name -> type, whether it is required, and a note."""
     schema = tool.tool_call_schema
     if isinstance(schema, type) and issubclass(schema, BaseModel):
         schema = schema.model_json_schema()

@@ -1,4 +1,4 @@
-"""Wraps retrievers and tools that a user gives as actions; for anything else the error says how."""
+"""Wraps a user's retrievers and tools as actions. For any other object the error says how to wrap it."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _OWN_DOCUMENTS = "knowledge_retrieval"
 
 
 def as_actions(retriever: Retriever | None, given: Sequence[Action | BaseTool | BaseRetriever] | None) -> list[BaseAction]:
-    """The actions of a graph: `retriever` first, then those given. Tools, retrievers and other objects are wrapped.
+    """The actions of a graph: `retriever` first, then the given ones. Tools, retrievers and other objects are wrapped.
 
-    The first retriever is called knowledge_retrieval, a further one has its own `name`, or that of its class.
+    The first retriever is called knowledge_retrieval. A further retriever is called by its `name`, or else by its class.
 
     Raises:
-        InputError: Nothing is given, or something that is none of these; two retrievers would have one name.
+        InputError: Nothing is given, an object cannot be wrapped, or two retrievers would have the same name.
     """
     if given is not None and not isinstance(given, Sequence):
         raise InputError(f"actions must be a list of actions, not {type(given).__name__}")

@@ -41,7 +41,7 @@ async def aact(parts: GraphParts, state: ActionState, config: RunnableConfig, ru
 
 
 def act_failed(parts: GraphParts, state: ActionState, error: NodeError, runtime: Any = None) -> Command[Literal["verify"]]:
-    """Error handler of every action node: the finding of the branch is its reason."""
+    """Handle the error of an action node: its reason becomes the finding of the branch."""
     seconds = min(max(time.time() - state["sent"], 0.0), 2 * parts.settings(runtime).action_timeout)
     update = _update(state, [], seconds, reason_of(error.error), repairable=isinstance(error.error, ActionInputError))
     # A handler does not follow the node's edges; without `goto`, a turn whose actions all fail would end without an answer.
@@ -69,7 +69,7 @@ def send(state: ConvCoAState, index: int, step: PlannedNode | ChainItem, setting
 
 
 def by_way_of_approval(state: ConvCoAState, look_ups: list[Send]) -> list[Send]:
-    """The look-ups; if a person approves one of them, `approve` with all of them."""
+    """Return the look-ups, or one branch to `approve` with all of them if a person approves any of them."""
     if not {look_up.node for look_up in look_ups} & {*state["approve"]}:
         return look_ups
     needed = {name: state[name] for name in ("approve", "asked", "plan", "items")}

@@ -21,7 +21,7 @@ from langgraph_convcoa.verification.premise import Evidence
 from langgraph_convcoa.verification.sentences import renumbered
 
 BY_A_PERSON = "written by a person"
-"""The reason of the chain's item for an answer that a person wrote."""
+"""The `reason` of a chain item whose answer a person wrote."""
 _QUOTE_CHARACTERS = 300
 _LONGEST_QUOTE = 900
 
@@ -29,7 +29,7 @@ _LONGEST_QUOTE = 900
 def answer(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runtime: TurnRuntime) -> Update:
     """Check and complete the citations, and let a person decide if `approve` says so; no model call.
 
-    The event `answer` names what no evidence supports.
+    The event `answer` lists the sentences that no evidence supports.
     """
     reply, origin = state["reply"], state["origin"]
     checker = parts.checker(state, parts.settings(runtime))
@@ -65,7 +65,7 @@ def _reviewed(parts: GraphParts, state: ConvCoAState, reply: Reply, checker: Che
 
 
 def _written(parts: GraphParts, state: ConvCoAState, text: str, reply: Reply, checker: Checker) -> Update:
-    """An answer that a person wrote; its [n] are those of the answer that was shown.
+    """Take the answer that a person wrote; its [n] are the numbers of the answer that the person was shown.
 
     Its citations are checked and completed like a model's. A sentence that no evidence supports stays, and the chain names it.
     """
@@ -91,9 +91,9 @@ def _written(parts: GraphParts, state: ConvCoAState, text: str, reply: Reply, ch
 def finish(
     written: str, items: Sequence[ChainItem], checker: Checker, confirmed: Sequence[str] = ()
 ) -> tuple[str, list[Citation], list[CheckedSentence], int]:
-    """The final text, the meaning of its [n], its sentences, and the number of citations of no evidence that were removed.
+    """Return the final text, its citations, its sentences, and how many marks were removed because they cite no evidence.
 
-    The solved chain stands for a missing text.
+    If there is no text, the answers of the chain become the text.
     """
     checked = checker.check(written, confirmed) or checker.check(from_chain(items, checker.evidence), confirmed)
     marks = CitationFilter(len(checker.evidence))
@@ -103,7 +103,7 @@ def finish(
 
 
 def from_chain(items: Sequence[ChainItem], evidence: Sequence[Document]) -> str:
-    """The answers of the chain one after another, cited, and the sub-questions without one."""
+    """The answers of the chain in order, with citations. A sub-question without an answer is named."""
     numbers = numbers_of(evidence)
     parts: list[str] = []
     for item in items:
@@ -111,10 +111,10 @@ def from_chain(items: Sequence[ChainItem], evidence: Sequence[Document]) -> str:
         if item["status"] in SOLVED and item["answer"]:
             number = numbers.get(item["evidence"][0]) if item["evidence"] else None
             text = without_marks(item["answer"]).rstrip(". ")
-            # A copied sentence is quoted, here and so in the prompts of later turns.
+            # A copied sentence stands in quotes, so that the prompts of later turns show it as a quote.
             text = f"“{text}”" if item["reason"].startswith(STANDS_IN) else text
             if len(items) > 1 and not item["answer"].rstrip().endswith(tuple(STOPS)):
-                # A bare "1603" answers one of several sub-questions.
+                # A bare "1603" is clear only with its sub-question.
                 text = f"{question} {text}"
             parts.append(f"{text}{f' [{number}]' if number else ''}.")
         elif item["status"] == "failed":
@@ -133,7 +133,7 @@ def citation_of(document: Document, number: int, checked: Sequence[CheckedSenten
                 quotes.setdefault(quote, document.page_content.find(quote))
     quote = _joined(quotes)
     if query := document.metadata.get("query"):
-        # A figure needs the query that gave it; the row of the table stands beside it.
+        # A figure is quoted with the query that computed it and its row of the table.
         quote = f"{query} gives {quote}" if quote.startswith("|") else ""
     return {
         "id": str(document.id),
@@ -148,7 +148,7 @@ def _quotes(claim: str, document: Document) -> list[str]:
     copied = " ".join(claim.split()).removeprefix(title).strip("… ").rstrip(" .!?")
     found = Evidence.of([document]).quotes(claim)
     if copied and copied in " ".join(document.page_content.split()):
-        # A claim that is copied word for word is its own quote; a row of a table is several sentences.
+        # A claim that is copied word for word is its own quote. A row of a table counts as several sentences.
         return [next((quote for quote in found if copied in " ".join(quote.split())), copied)]
     return found
 

@@ -1,7 +1,7 @@
 """The node `approve`: a person decides about the plan, or about look-ups before they run.
 
 It makes no model call, because LangGraph runs an interrupted node from its beginning when the turn is resumed. The node
-`answer` asks about the answer.
+`answer` lets a person decide about the answer.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from langgraph_convcoa.state import ActionState, ConvCoAState, Finding, Plan, Pl
 
 
 def approve(parts: GraphParts, state: Any, config: RunnableConfig, runtime: TurnRuntime) -> Command[Any]:
-    """One interrupt for the plan, or for all look-ups of a step (`look_ups`, which come with a `Send`)."""
+    """Interrupt the turn once: for the plan, or for all look-ups of a step (`look_ups`, which come with a `Send`)."""
     return _look_ups(parts, state) if "look_ups" in state else _plan(parts, state, runtime)
 
 
@@ -34,7 +34,7 @@ def _plan(parts: GraphParts, state: ConvCoAState, runtime: TurnRuntime) -> Comma
     update: Update = {}
     if decided.type == "edit":
         edited: Plan = {**plan, "optimized_question": decided.args["optimized_question"], "nodes": decided.args["chain"]}
-        # A draft answers the chain that it came with.
+        # An unchanged draft belongs to the old chain: it is dropped if the chain changed.
         old_draft = edited["nodes"] != plan["nodes"] and decided.args["draft_answer"] == plan["draft_answer"]
         edited["draft_answer"] = "" if old_draft else decided.args["draft_answer"]
         looked = [one for one in state["findings"] if one["index"] == LOOKED]
@@ -45,7 +45,7 @@ def _plan(parts: GraphParts, state: ConvCoAState, runtime: TurnRuntime) -> Comma
 
 
 def _look_ups(parts: GraphParts, state: Any) -> Command[Any]:
-    """An edit changes the plan and the chain; a rejection becomes the finding of the look-up."""
+    """Ask about look-ups. An edit changes the plan and the chain; a rejection becomes the finding of the look-up."""
     look_ups: list[ActionState] = state["look_ups"]
     reviewed = [look_up for look_up in look_ups if look_up["action"] in state["approve"]]
     decisions = decide([_look_up_review(look_up, list(parts.actions.actions)) for look_up in reviewed])

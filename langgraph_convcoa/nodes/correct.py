@@ -1,4 +1,4 @@
-"""The node `correct`: one model call for all that verification left open, which also writes the final answer."""
+"""The node `correct`: one model call that answers all that verification left open and writes the final answer."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def correct(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runt
         return call.update(Corrected(), SWITCHED_OFF)
     try:
         corrected = call.reasoner.correct(call.request, config)
-    except Exception as error:  # noqa: BLE001 - what cannot be mended is raised again
+    except Exception as error:  # noqa: BLE001 - an error without a substitute is raised again
         return call.without_model(error)
     return call.update(corrected)
 
@@ -58,9 +58,9 @@ async def acorrect(parts: GraphParts, state: ConvCoAState, config: RunnableConfi
 
 
 class _CorrectCall:
-    """The request of `correct`, and what follows from the reply.
+    """The request of `correct`, and the update made from its reply.
 
-    If the planner answered at once, the failed sentences of its draft are open; otherwise items of the chain.
+    The open items are the failed sentences if the planner answered at once, and otherwise items of the chain.
     """
 
     def __init__(self, parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runtime: TurnRuntime) -> None:
@@ -96,7 +96,7 @@ class _CorrectCall:
         return self.update(Corrected(), reason_of(error, secrets_of(self.reasoner)))
 
     def update(self, corrected: Corrected, failure: str = "", error: str = "") -> Update:
-        """The corrected chain and answer. `failure` says why there are no corrections, `error` why quotes are the answer."""
+        """The corrected chain and answer. `failure` says why there are no corrections, `error` why the answer is quotes."""
         state, checker = self._state, self._checker
         given = [replace(one, answer=cut_field(one.answer), reason=cut_field(one.reason)) for one in corrected.corrections]
         confirmed: list[str] = []
@@ -135,7 +135,7 @@ class _CorrectCall:
 
 
 def _says(answer: Sequence[CheckedSentence]) -> bool:
-    """True if one sentence of an answer stands and is more than a word; models may write nonsense."""
+    """True if a sentence of an answer is supported, or stands and has several words; models may write nonsense."""
     return any(sentence.verdict.supported or (sentence.stands and " " in sentence.plain) for sentence in answer)
 
 
@@ -205,7 +205,7 @@ def apply_to_answer(
             if correction is None or not correction.supported or not correction.answer.strip():
                 changed = True
                 continue
-            # The model may repeat the lines below the sentence, which are there already.
+            # Only the first line: the model may repeat the next lines of the draft.
             plain = without_marks(correction.answer).strip().split("\n")[0].rstrip()
             list_mark = _LIST_MARK.match(sentence.plain)
             if list_mark and not _LIST_MARK.match(plain):
@@ -244,7 +244,7 @@ def _best_sentence(open_item: Unsolved) -> str:
 
 
 def _is_heading(text: str, evidence: Sequence[Document]) -> bool:
-    """True for a title, or a line that is no sentence and not from the result of a query."""
+    """True for a title, a question, or a line that is no sentence, except a line from the result of a query."""
     plain = text.strip()
     if not plain or plain.startswith("#"):
         return True

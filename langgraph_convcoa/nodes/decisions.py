@@ -1,4 +1,4 @@
-"""What a person decides about a plan, look-ups or an answer, in the form of LangChain's human-in-the-loop middleware.
+"""Decisions of a person about a plan, look-ups or an answer, in the form of LangChain's human-in-the-loop middleware.
 
 Agent Inbox and agent-chat-ui show the requests.
 """
@@ -36,7 +36,7 @@ _CHECKPOINTER = "__pregel_checkpointer"
 
 
 def check_approve(names: Collection[str], actions: Collection[str], config: RunnableConfig | None = None) -> list[str]:
-    """The names of the setting `approve`, each once.
+    """Check the names of the setting `approve`; returns each name once.
 
     Raises:
         InputError: A name is neither an action of the graph nor a node whose result can be approved, or the graph of a run
@@ -58,7 +58,7 @@ def _says_something(text: str) -> str:
 
 
 def _read_json(value: Any) -> Any:
-    """A form that edits every argument as text gives the chain as JSON."""
+    """Read the chain from JSON, because some forms edit every argument as text."""
     try:
         return json.loads(value or "[]") if isinstance(value, str) else value
     except ValueError as error:
@@ -67,7 +67,7 @@ def _read_json(value: Any) -> Any:
 
 Text = Annotated[str, Field(max_length=LONGEST_QUESTION), BeforeValidator(clean_value)]
 NeededText = Annotated[Text, AfterValidator(_says_something)]
-_model: Any = create_model  # its own type takes no types that are made at run time
+_model: Any = create_model  # the type of `create_model` accepts no types made at run time
 
 
 def arguments(**fields: tuple[Any, Any]) -> type[BaseModel]:
@@ -149,7 +149,7 @@ def _decision_type(review: Review) -> Any:
 
 
 def decide(reviews: Sequence[Review]) -> list[Decided]:
-    """Interrupt the turn until a person has decided; one decision for each review. Arguments that an edit leaves out stay.
+    """Interrupt the turn until a person has decided about each review. Arguments that an edit leaves out stay unchanged.
 
     LangGraph does not keep an invalid response, so the turn goes on waiting.
 

@@ -1,4 +1,4 @@
-"""The evidence of a turn: what the actions found, as one numbered list, and evidence of earlier turns in it."""
+"""The evidence of a turn: what the actions found, as one numbered list, with evidence of earlier turns added to it."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from langgraph_convcoa.memory.knowledge_set import ContextualKnowledgeSet
 from langgraph_convcoa.state import ConvCoAState, Finding
 
 LOOKED = -1
-"""The index of what was found for the question itself."""
+"""The index of the findings for the question itself."""
 
 
 @dataclass
 class Found:
-    """Everything that was found for one sub-question, the deeper look first; `action` is the one that was asked last."""
+    """Everything that was found for one sub-question, the deeper look first. `action` is the action asked last."""
 
     documents: list[Document] = field(default_factory=list)
     error: str = ""
@@ -33,7 +33,7 @@ class TurnEvidence:
 
     Attributes:
         documents: `documents[n - 1]` is cited as [n] from the first prompt to the final answer.
-        found: The same by the index of the sub-question; `LOOKED` is the question itself.
+        found: The documents of each sub-question, by its index; `LOOKED` is the index of the question itself.
     """
 
     documents: list[Document]
@@ -41,7 +41,7 @@ class TurnEvidence:
 
     @property
     def looked(self) -> list[Document]:
-        """What was found for the question itself."""
+        """The documents that were found for the question itself."""
         return self.found[LOOKED].documents
 
 
@@ -55,7 +55,7 @@ def finding(
     seconds: float = 0.0,
     repairable: bool = False,
 ) -> Finding:
-    """What one action brought back for one sub-question."""
+    """Make the finding of one action for one sub-question."""
     return {
         "index": index,
         "action": action,
@@ -87,7 +87,7 @@ def merge_findings(findings: Sequence[Finding]) -> TurnEvidence:
         known = {document.id for document in here.documents}
         here.documents += [document for document in own if document.id not in known]
         here.action = here.action or one["action"]
-        # A missing input is not a failure if another look-up of the sub-question came back.
+        # An unusable input is no failure if another look-up of the sub-question succeeded.
         if not (one["repairable"] and one["index"] in came_back):
             here.error = here.error or one["error"]
     return TurnEvidence(list(numbered.values()), found)
@@ -118,7 +118,7 @@ def with_earlier_evidence(
 ) -> tuple[list[Finding], int]:
     """Replace the weakest evidence by earlier evidence that fits better (Jain and Lapata 2024, section 4.2).
 
-    `questions` has the question of each finding, or None for one that must stay. Results of queries stay too. Returns the
+    `questions` has the question of each finding, or None if its documents must stay. Results of SQL stay too. Returns the
     findings, and the number of pieces from earlier turns.
     """
     result, reused = list(findings), 0

@@ -24,14 +24,14 @@ def answer_message(
     """
     block = {"type": "text", "text": text, "annotations": citation_annotations(text, citations, titles)}
     content: list[str | dict[Any, Any]] = [block]
-    # Names the format of the blocks, so that another model's integration translates them.
+    # The format of the blocks: other LangChain model packages translate it.
     return AIMessage(content, id=message_id, response_metadata={"output_version": "v1"})
 
 
 def citation_annotations(
     text: str, citations: Sequence[Citation], titles: Mapping[str, str] | None = None
 ) -> list[CitationAnnotation]:
-    """One annotation for every [n] of every sentence, in order; it covers the sentence. [n] is the n-th citation, from 1."""
+    """One annotation for each [n] in each sentence, in order. It covers the sentence; [1] is the first citation."""
     spans = [(statement.start, statement.end) for statement in statements(text)]
     found: dict[tuple[int, int, int], CitationAnnotation] = {}
     for mark in _MARK.finditer(text):

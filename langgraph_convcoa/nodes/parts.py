@@ -1,4 +1,4 @@
-"""What the nodes of one graph share, how they are added to it, and the events that they emit."""
+"""The parts that the nodes of a graph share, the wrapper that makes a function a node, and the events of nodes."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ _CHECKERS, _CHECKER_SECONDS, _COUNTERS = 32, 120.0, 1_000
 
 @dataclass(frozen=True)
 class GraphParts:
-    """What the nodes of one graph share.
+    """The parts that the nodes of one graph share.
 
     Attributes:
         actions: Runs the actions.
-        reasoner_of: Gives the reasoner of a node for the model that a run names; for None, the graph's own.
+        reasoner_of: Gives the reasoner of a node for the model that a run names, or the graph's own for None.
         without_model: Answers with quotes if the model is down.
         verifier: Judges each sentence.
         memory: The conversation memory.
-        defaults: Settings of runs that give none.
+        defaults: Settings for runs that give no settings.
         k: Pieces of evidence for a sub-question, if no setting says how many.
     """
 
@@ -69,7 +69,7 @@ class GraphParts:
         return (runtime.context if runtime else None) or self.defaults
 
     def reasoner(self, node: str, settings: ConvCoAContext) -> Reasoner:
-        """The reasoner of a node in this run; it may take a while to build a model that the run names."""
+        """The reasoner of a node in this run. Building a model that the run names may take a while."""
         return self.reasoner_of(node, settings.model_of(node))
 
     def checker(self, state: ConvCoAState, settings: ConvCoAContext) -> Checker:
@@ -84,7 +84,7 @@ class GraphParts:
     def gate(
         self, state: ConvCoAState, settings: ConvCoAContext, config: RunnableConfig, reviewed: set[str]
     ) -> SentenceGate | None:
-        """Streams the answer, if the caller streams messages and no person approves one of the `reviewed` nodes first."""
+        """The gate that streams the answer; None without a stream of messages, or if a person approves a `reviewed` node."""
         callbacks: Any = config.get("callbacks")
         handlers = getattr(callbacks, "handlers", callbacks) or ()
         followed = any(isinstance(handler, StreamMessagesHandler) for handler in handlers)
@@ -96,7 +96,7 @@ class GraphParts:
 def as_node(
     parts: GraphParts, name: str, work: Callable[..., Any], awork: Callable[..., Awaitable[Any]] | None = None
 ) -> RunnableCallable:
-    """A node of the graph from a function and its async twin; without a twin, the function runs in a thread.
+    """Make a node of the graph from a function and its async twin. Without a twin, the function runs in a thread.
 
     Both are called as `work(parts, state, config, runtime)` with a config that counts model calls. The costs of the node are
     added to its update, and its facts to the trace. If a node fails, its counter is kept until the turn is resumed.
@@ -110,7 +110,7 @@ def as_node(
     def counter_of(state: Any, config: RunnableConfig) -> UsageCounter:
         turn = turn_of(state, config)
         with lock:
-            # The state of an action has no message, and its counter waits for nothing.
+            # The input of an action node has no message id, and its counter is not kept.
             return counters.setdefault(turn, UsageCounter()) if turn[1] else UsageCounter()
 
     def finish(state: Any, config: RunnableConfig, update: Any, cost: NodeUsage) -> Any:

@@ -1,4 +1,4 @@
-"""The node `plan`: one model call that answers from what was found, or says what to look up."""
+"""The node `plan`: one model call that answers from the evidence, or plans what to look up."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ async def aplan(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, 
 
 
 class _PlanCall:
-    """The request of `plan`, and what follows from the reply."""
+    """The request of `plan`, and the update made from its reply."""
 
     def __init__(self, parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runtime: TurnRuntime) -> None:
         self._parts, self._state = parts, state
@@ -148,8 +148,8 @@ def still_recalled(state: ConvCoAState) -> list[RecalledAnswer]:
 def recall_plan(parts: GraphParts, state: ConvCoAState, made: Plan, settings: ConvCoAContext) -> list[RecalledAnswer]:
     """The answers of earlier rounds to the sub-questions of a plan.
 
-    None for an action that sets `always_fresh`, and none if the sub-questions depend on the conversation: they may mean
-    something else now.
+    An action that sets `always_fresh` gets no earlier answers. If the sub-questions depend on the conversation, nothing is
+    recalled, because they may mean something else now.
     """
     if not settings.recall_answers or not made["self_contained"]:
         return []

@@ -36,7 +36,7 @@ def recall(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runti
     return {
         "asked": asked.question,
         "asked_message_id": asked.message_id,
-        # In the state: a turn is often resumed without the settings with which it began.
+        # Kept in the state, because a turn is often resumed without the settings of its start.
         "approve": check_approve(settings.approve, parts.actions.actions, config),
         "history": history,
         "knowledge_view": view,
@@ -44,7 +44,7 @@ def recall(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runti
         "recalled": [],
         "reused": 0,
         "messages": asked.removals,
-        # Until it is planned, a question is taken to depend on the conversation.
+        # Until the question is planned, it counts as dependent on the conversation.
         "plan": {"optimized_question": asked.question, "draft_answer": "", "self_contained": not history, "nodes": []},
         "findings": Overwrite([]),
         "items": [],

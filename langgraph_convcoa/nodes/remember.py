@@ -1,4 +1,4 @@
-"""The node `remember`: saves the round, the messages and the output. No other node writes what outlasts the turn."""
+"""The node `remember`: saves the round, the messages and the output. No other node adds to what a thread keeps."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def remember(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, run
     messages: list[Any] = []
     titles = {id_: str(document.metadata.get("title") or "") for id_, document in documents.items()}
     if not any(message.id == state["asked_message_id"] for message in state.get("messages", [])):
-        # As a dict: a message stream would take a message for a part of the answer.
+        # A dict, because a message stream would show a message as a part of the answer.
         messages.append({"role": "user", "content": state["asked"], "id": state["asked_message_id"]})
     messages.append(answer_message(text, citations, titles=titles, message_id=reply["message_id"] or str(uuid.uuid4())))
     costs = {**state["costs"], "remember": node_usage(time.perf_counter() - start)}
@@ -96,7 +96,7 @@ def _uncited(items: Sequence[ChainItem], documents: Mapping[str, Document], cita
 
 
 def _evidence_memory(state: ConvCoAState, number: int, capacity: int) -> list[RememberedEvidence]:
-    """The evidence memory after this turn: the best of each look-up, without what was made for this question alone."""
+    """The evidence memory after this turn: the best of each look-up, without pieces made only for this question."""
     found = [
         document
         for finding in state["findings"]
@@ -107,7 +107,7 @@ def _evidence_memory(state: ConvCoAState, number: int, capacity: int) -> list[Re
 
 
 def turn_seconds(costs: Mapping[str, NodeUsage], findings: Sequence[Finding], actions: Collection[str]) -> float:
-    """Seconds of a turn: the nodes in sequence, with the longest of the parallel branches of each depth."""
+    """Seconds of a turn: the sum over its nodes, and for each depth the longest of the parallel branches."""
     longest: defaultdict[int, float] = defaultdict(float)
     for finding in findings:
         if finding["depth"]:  # depth 0 is in the time of the node `look`

@@ -47,7 +47,7 @@ def _update(state: ConvCoAState, inputs: dict[int, str]) -> Update:
 
 
 def broken_inputs(state: ConvCoAState) -> list[BrokenInput]:
-    """The inputs that their actions could not use."""
+    """The action inputs that the actions could not use."""
     nodes = state["plan"]["nodes"]
     failed = {one["index"]: one["error"] for one in state["findings"] if one["repairable"] and 0 <= one["index"] < len(nodes)}
     return [

@@ -67,11 +67,11 @@ def verify(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runti
 
 
 def after_verify(parts: GraphParts, state: ConvCoAState) -> list[Send] | str:
-    """Route what failed back once, with another input or for a deeper look; then on to `correct` or `answer`."""
+    """Route failed sub-questions to a repair, a deeper look or another action; if none is left, to `correct` or `answer`."""
     settings = parts.settings()
     if settings.max_corrections:
         first = state["depth"] == 1
-        # Without a model nothing repairs an input; another action is asked.
+        # Without a model no input can be repaired, and another action is asked instead.
         repairs = parts.reasoner("repair", settings).plans_over_evidence
         if first and repairs and any(parts.actions[item.action].repairs for item in broken_inputs(state)):
             return "repair"
@@ -82,14 +82,14 @@ def after_verify(parts: GraphParts, state: ConvCoAState) -> list[Send] | str:
 
 
 def after_repair(parts: GraphParts, state: ConvCoAState) -> list[Send] | str:
-    """Route the repaired inputs to their actions, and with them what goes deeper."""
+    """Route the repaired inputs to their actions, together with the deeper looks."""
     settings, nodes = parts.settings(), state["plan"]["nodes"]
     again = [send(state, index, nodes[index], settings) for index in state["repaired"] if index < len(nodes)]
     return by_way_of_approval(state, [*again, *_deeper(parts, state, settings)]) or _on(parts, state, settings)
 
 
 def _on(parts: GraphParts, state: ConvCoAState, settings: ConvCoAContext) -> str:
-    """`correct` if an answer must be written. A model without anything to read is not asked."""
+    """Route to `correct` if an answer must be written. A model is not asked if it has nothing to read."""
     if state["reply"]["text"]:
         return "answer"
     something = any(one["documents"] for one in state["findings"])
@@ -107,7 +107,7 @@ def _deeper(parts: GraphParts, state: ConvCoAState, settings: ConvCoAContext) ->
 
 
 def _elsewhere(parts: GraphParts, state: ConvCoAState, settings: ConvCoAContext) -> list[Send]:
-    """Without a model, the actions are asked one after another until one finds an answer."""
+    """Without a model, the actions are asked one after another until an answer is found."""
     reasoner, history = parts.reasoner("plan", settings), pairs_of(state)
     if reasoner.plans_over_evidence:
         return []
@@ -150,7 +150,7 @@ def verify_chain(
             item |= {"answer": without_marks(earlier["answer"]), "status": "recalled"}
             item |= {"score": earlier["score"], "reason": reason}
             continue
-        # What the question itself found may support a guess too.
+        # The evidence for the question itself may also support a guess.
         own = {document.id for document in here.documents}
         documents = [*here.documents, *(document for document in evidence.looked if document.id not in own)]
         if guess:
@@ -174,7 +174,7 @@ def verify_chain(
 def verify_answer(item: ChainItem, checked: Sequence[CheckedSentence], checker: Checker) -> tuple[list[ChainItem], list[int]]:
     """Judge an answer that the planner gave at once: (its chain, indexes of the sentences that failed).
 
-    The chain is the question itself, with the answer as its guess; it is empty for small talk.
+    The chain has one item: the question, with the answer as its guess. For small talk the chain is empty.
     """
     plain = " ".join(sentence.plain for sentence in checked)
     item = item | {"guess_answer": plain}
@@ -192,7 +192,7 @@ def verify_answer(item: ChainItem, checked: Sequence[CheckedSentence], checker: 
 
 
 def score_claims(item: ChainItem, checked: Sequence[CheckedSentence], checker: Checker) -> CheckedSentence:
-    """The weakest claim of an answer. The item gets its score, and what the answer cites leads the item's evidence."""
+    """Give an item the score of the weakest claim, and put the cited documents first in its evidence. Returns that claim."""
     claims = [sentence for sentence in checked if sentence.claims]
     weakest = min(claims, key=lambda sentence: sentence.verdict.score)
     cited = [str(checker.evidence[number - 1].id) for sentence in claims for number in sentence.cited]
@@ -206,14 +206,14 @@ def judge(answer: str, question: str, evidence: Evidence, verifier: Verifier, th
 
 
 def put_first(item: ChainItem, documents: Sequence[Document], verdict: Verdict) -> None:
-    """Let the document that supports the answer lead the item's evidence."""
+    """Put the document that supports the answer first in the item's evidence."""
     first = next((number for number in verdict.documents if number < len(documents)), None)
     if first is not None:
         item["evidence"] = list(dict.fromkeys([str(documents[first].id), *item["evidence"]]))
 
 
 def _item(found: Found, action: str, sub_question: str, guess: str = "", action_input: str = "") -> ChainItem:
-    """An item of the chain with what was found for it, before it is judged."""
+    """An item of the chain with the evidence found for it, before it is judged."""
     item = chain_item(action, sub_question, guess, action_input, evidence=[str(one.id) for one in found.documents])
     paths = {str(one.id): one.metadata.get("graph_path") for one in found.documents}
     # A path of two steps leads straight from the question to the document.
@@ -224,9 +224,9 @@ def _item(found: Found, action: str, sub_question: str, guess: str = "", action_
 
 
 def _with_memory(parts: GraphParts, state: ConvCoAState, settings: ConvCoAContext) -> tuple[list[Finding], int]:
-    """The findings of the turn with recalled and earlier evidence, and the number of earlier pieces.
+    """Add recalled and earlier evidence to the findings; returns the findings and the number of earlier pieces.
 
-    Findings of an `always_fresh` action stay.
+    Findings of an `always_fresh` action do not change.
     """
     plan = state["plan"]
 
@@ -247,6 +247,6 @@ def _with_memory(parts: GraphParts, state: ConvCoAState, settings: ConvCoAContex
 
 
 def _whole(document: Document, fresh: Mapping[str, Document]) -> Document:
-    """The whole text of a recalled quote, if this turn found it too: an id means one text in a turn."""
+    """The document with its whole text if this turn found it too: within a turn, an id stands for one text."""
     other = fresh.get(str(document.id))
     return other if other is not None and document.page_content in other.page_content else document

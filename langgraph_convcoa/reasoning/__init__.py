@@ -1,1 +1,1 @@
-"""Reasoners: the seam to a model, and one without a model."""
+"""Reasoners: one that asks a chat model, and one without a model."""

@@ -18,10 +18,10 @@ History = Sequence[tuple[str, str]]
 
 @dataclass(frozen=True)
 class PlanRequest:
-    """What the planner knows.
+    """The input of the planner.
 
-    `actions` maps names to descriptions. `knowledge` is the conversation as text. `evidence[n - 1]`, which was found for the
-    question, is cited as [n]. `recognised` has each action that takes questions of one form only: True if this is one.
+    `actions` maps names to descriptions. `knowledge` is the conversation as text. `evidence[n - 1]` is cited as [n].
+    An action that takes only one form of question has an entry in `recognised`: whether this question has that form.
     """
 
     question: str
@@ -39,7 +39,7 @@ class PlanRequest:
 class Unsolved:
     """A sub-question whose guess is missing or not verified, with its evidence, best first.
 
-    If the planner answered at once (`CorrectRequest.draft`): a failed sentence as the guess, with the evidence that it cites.
+    If the planner answered at once (`CorrectRequest.draft`), the guess is a failed sentence, with the evidence that it cites.
     """
 
     index: int
@@ -50,15 +50,15 @@ class Unsolved:
 
 @dataclass(frozen=True)
 class CorrectRequest:
-    """What verification did not settle, and what a final answer is written from.
+    """The items that verification did not settle, and the material for the final answer.
 
     Attributes:
         question: The user's question.
-        items: What needs another answer.
+        items: The items that need another answer.
         optimized_question: The question as the planner spelt it out.
         chain: The chain after verification, with the open items.
         evidence: The evidence of the turn; `evidence[n - 1]` is cited as [n].
-        draft: The sentences of an answer of the planner; `items` are those that failed, by index. No other answer is written.
+        draft: Sentences of an answer that the planner gave at once. Only the failed ones (`items`, by index) are corrected.
         gate: Shows the final answer while it is written.
     """
 
@@ -78,8 +78,8 @@ class CorrectRequest:
 class Correction:
     """The answer of one open item.
 
-    `supported` is False if the evidence holds no answer, `partial` is True if it holds only the nearest fact. `evidence` has
-    the numbers that support it, from 1. `score` replaces the verifier's score, which says nothing about a copied sentence.
+    `supported` is False if the evidence holds no answer. `partial` is True if it holds only the nearest fact. `evidence` has
+    the cited numbers, from 1. `score` replaces the verifier's score, which says nothing about a copied sentence.
     """
 
     index: int
@@ -93,7 +93,7 @@ class Correction:
 
 @dataclass(frozen=True)
 class Corrected:
-    """The corrections, and the final answer with [n] for the n-th piece of evidence; without an answer, the chain is it."""
+    """The corrections, and the final answer with [n] for the n-th piece of evidence ("": made from the chain)."""
 
     corrections: Sequence[Correction] = field(default=())
     answer: str = ""
@@ -101,7 +101,7 @@ class Corrected:
 
 @dataclass(frozen=True)
 class BrokenInput:
-    """An action input, such as SQL, that its action refused, and the error."""
+    """An action input, such as SQL, that its action could not use, and the error message of the action."""
 
     index: int
     action: str
@@ -126,7 +126,7 @@ class Reasoner:
     `config` to every model call, so that callbacks, usage counts and streams work.
 
     Attributes:
-        plans_over_evidence: Look the question up before it is planned.
+        plans_over_evidence: Whether the question is looked up before it is planned.
     """
 
     plans_over_evidence: bool = True
@@ -140,7 +140,7 @@ class Reasoner:
         raise NotImplementedError
 
     def repair(self, request: RepairRequest, config: RunnableConfig | None = None) -> dict[int, str]:
-        """New action inputs, by the index of the sub-question; none by default."""
+        """New action inputs, by the index of the sub-question. Empty by default."""
         return {}
 
     def finds(self, question: str, evidence: Sequence[Document], history: History) -> bool:

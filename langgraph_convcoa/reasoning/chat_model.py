@@ -1,4 +1,4 @@
-"""A reasoner around any LangChain chat model: one call to plan or answer at once, one more for all that is left open."""
+"""A reasoner around any LangChain chat model: one call plans or answers at once, one more corrects what is left open."""
 
 from __future__ import annotations
 
@@ -43,16 +43,16 @@ from langgraph_convcoa.verification.sentences import renumbered
 
 _log = logging.getLogger(__name__)
 _CONFIRMED_FROM = 2
-"""Pieces of evidence that are shown for each sentence of a draft that is to be confirmed."""
+"""Pieces of evidence that the prompt shows for each failed sentence of a draft, cited pieces first."""
 _MOST_PIECES, _PIECE_WORDS = 7, 90
-"""Pieces of evidence in the prompt for corrections, the best of each look-up first, and their words on average."""
+"""The prompt for corrections shows at most this many pieces of evidence, with this many words on average."""
 
 
 class ChatModelReasoner(Reasoner):
     """Plans and corrects with a chat model.
 
-    Malformed output never stops a turn: a bare model gets a JSON schema, a reply is searched for JSON, a plan without JSON is
-    asked for once more, and a second one becomes a chain of one node.
+    Malformed output never stops a turn: a bare model gets a JSON schema, and a reply is searched for JSON. A plan without JSON
+    is asked for once more. If the second reply has none either, the question becomes a chain of one node.
 
     Args:
         model: A chat model, also in wrappers such as fallbacks, or a name for `load_chat_model`.
@@ -91,7 +91,7 @@ class ChatModelReasoner(Reasoner):
         return chain or _single(request)
 
     async def aplan(self, request: PlanRequest, config: RunnableConfig | None = None) -> ActionChain:
-        # Threads make prompts and read replies, which may be long.
+        # Prompts and replies may be long, so threads make and read them.
         messages = await asyncio.to_thread(plan_messages, request)
         reply = await self._client.aask(messages, CHAIN_SCHEMA, config, _stream(request.gate, whole_answer=False))
         chain = await asyncio.to_thread(read_plan, reply, request)
@@ -114,7 +114,7 @@ class ChatModelReasoner(Reasoner):
         return await asyncio.to_thread(_read_corrections, reply, request, numbers)
 
     def repair(self, request: RepairRequest, config: RunnableConfig | None = None) -> dict[int, str]:
-        """Other action inputs in one call; none for what the reply leaves out."""
+        """New action inputs from one call, without those that the reply leaves out."""
         return _read_inputs(self._client.ask(_repair_messages(request), INPUTS_SCHEMA, config), request)
 
     async def arepair(self, request: RepairRequest, config: RunnableConfig | None = None) -> dict[int, str]:
@@ -174,12 +174,12 @@ def _single(request: PlanRequest) -> ActionChain:
 
 
 def _listed(actions: dict[str, str]) -> str:
-    """The actions, one a line; further lines of a description are set in."""
+    """One line for each action; further lines of a description are indented."""
     return "\n".join(_set_in(f"- {name}: {description}") for name, description in actions.items())
 
 
 def _set_in(text: str) -> str:
-    """A text whose further lines, whatever parts them, are set in under its first."""
+    """Indent all lines of a text except the first."""
     return "\n  ".join(text.splitlines())
 
 
@@ -202,7 +202,7 @@ def _read_inputs(reply: str, request: RepairRequest) -> dict[int, str]:
 
 
 def _correct_messages(request: CorrectRequest, numbers: Sequence[int]) -> tuple[list[BaseMessage], dict[str, Any]]:
-    """The messages of the second call, which show some of the evidence, with the schema of their reply."""
+    """The messages of the second call, which show some of the evidence, and the schema of the reply."""
     evidence = [request.evidence[number - 1] for number in numbers]
     if request.draft:
         return [_confirm_message(request, evidence)], CONFIRMATIONS_SCHEMA
@@ -216,7 +216,7 @@ def _read_corrections(reply: str, request: CorrectRequest, numbers: Sequence[int
 
 
 def _correct_message(request: CorrectRequest, evidence: Sequence[Document]) -> HumanMessage:
-    """All open sub-questions and the final answer in one call."""
+    """The prompt that asks for all open sub-questions and the final answer."""
     about = [*(item["sub_question"] for item in request.chain), *(i.sub_question for i in request.items), request.question]
     supporting = [item["reason"] for item in request.chain if item["status"] in SOLVED]
     numbers = {str(document.id): number for number, document in enumerate(evidence, 1)}
@@ -232,7 +232,7 @@ def _correct_message(request: CorrectRequest, evidence: Sequence[Document]) -> H
 
 
 def _confirm_message(request: CorrectRequest, evidence: Sequence[Document]) -> HumanMessage:
-    """Sentences of an answer that verification did not settle."""
+    """The prompt that asks about the failed sentences of an answer."""
     about = [request.question, " ".join(item.guess_answer for item in request.items)]
     failed = {item.index for item in request.items}
     return _message(
@@ -260,10 +260,10 @@ def _corrections(request: CorrectRequest, parsed: Mapping[int, Mapping[str, Any]
 
 
 def _shown_numbers(request: CorrectRequest) -> list[int]:
-    """Numbers of the evidence that the prompt shows; it lists them from 1.
+    """Numbers of the evidence that the prompt shows. The prompt itself counts from 1.
 
-    For a draft, the evidence that its failed sentences cite, and the nearest to them. Otherwise the best of each sub-question,
-    then the next best, up to `_MOST_PIECES`.
+    For a draft: the evidence that its failed sentences cite, and the nearest evidence. Otherwise: the best evidence of each
+    sub-question, then the next best, up to `_MOST_PIECES`.
     """
     if request.draft:
         return _numbers_to_confirm(request)
@@ -289,14 +289,14 @@ def _numbers_to_confirm(request: CorrectRequest) -> list[int]:
 
 
 def _nearest(text: str, evidence: Sequence[Document]) -> list[int]:
-    """Places of the evidence by the share of the text's words that each piece holds."""
+    """Indexes of the evidence: the piece that has the most words of the text comes first."""
     words = set(content_words(text))
     held = [len(words & set(content_words(document.page_content))) for document in evidence]
     return sorted(range(len(evidence)), key=lambda n: -held[n])
 
 
 def _chain_line(index: int, item: ChainItem, numbers: Mapping[str, int], is_open: bool) -> str:
-    """What the prompt says of one sub-question."""
+    """The line of the prompt about one sub-question."""
     marks = "".join(f"[{numbers[id_]}]" for id_ in item["evidence"][:1] if id_ in numbers)
     if is_open:
         told = f"(open; guess, not verified yet: {item['guess_answer']})" if item["guess_answer"] else "(open)"

@@ -1,4 +1,4 @@
-"""One request to a chat model, whole or streamed, plain or async, with a JSON schema where the model takes one."""
+"""One request to a chat model, whole or streamed, plain or async, with a JSON schema if the model takes one."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _REJECTED: dict[int | None, _Way] = {
     404: frozenset({"schema"}),
     501: frozenset({"schema"}),
 }
-"""What a server may reject with a status: the JSON schema, or the wish for usage figures."""
+"""Status -> the parts of a request that a server may reject with it: the JSON schema, the request for usage figures."""
 _PAUSE = 0.5
 """Seconds before a request is repeated after a transient failure."""
 _EMPTY_CHAIN = re.compile(r'"chain"\s*+:\s*+\[\s*+\]')
@@ -100,18 +100,18 @@ def streamed_answer(reply: str, *, whole_answer: bool = True) -> tuple[str, bool
 class ModelClient:
     """Asks a chat model, and returns the text of its reply without the leading thought.
 
-    A bare chat model is asked for structured output if it takes a schema. If its server rejects the schema, or the wish for
+    A bare chat model is asked for structured output if it takes a schema. If its server rejects the schema, or the flag for
     usage figures in a stream, later requests leave it out. A model in wrappers (fallbacks, retries, bound arguments,
     configurable fields) gets no schema: the prompt asks for JSON.
 
     Raises:
-        ModelCallError: The model did not answer. A transient failure is tried once more.
+        ModelCallError: The model did not answer. After a transient failure the request is repeated once.
     """
 
     def __init__(self, model: ChatModel) -> None:
         self.model = model
         self._bare = isinstance(model, BaseChatModel)
-        # A stream lacks the usage figures of some servers.
+        # Some servers send no usage figures with a stream.
         self._whole: Any = model.model_copy(update={"disable_streaming": True}) if isinstance(model, BaseChatModel) else model
         self._rejected = _Way()
         self._bound: dict[tuple[str, bool], Any] = {}
@@ -163,7 +163,7 @@ class ModelClient:
                 await asyncio.sleep(attempt.pause)
 
     def _first(self, schema: dict[str, Any] | None, stream: AnswerStream | None) -> _Attempt:
-        """The first attempt: with a schema, and in a stream with the wish for usage figures."""
+        """The first attempt: with a schema, and in a stream also with the flag for usage figures."""
         unset = self._bare and getattr(self.model, "stream_usage", True) is None
         usage = stream is not None and unset and getattr(self.model, "disable_streaming", False) is not True
         wanted = frozenset([*(["schema"] if self._bare and schema else []), *(["usage"] if usage else [])])
@@ -173,11 +173,11 @@ class ModelClient:
     def _next(self, attempt: _Attempt, error: Exception, config: RunnableConfig) -> _Attempt:
         """The next attempt after a failure; raises the failure if there is none.
 
-        A prompt that is too long is rejected with and without a schema. So `_done` gives a way up for good only after the
-        same request succeeded without it. A stream that has begun is not repeated: a reader may have seen a part of it.
+        A prompt that is too long is rejected with and without a schema. So `_done` gives up a schema for good only after
+        the same request succeeded without it. A stream that has begun is not repeated: a reader may have seen a part of it.
         """
         if isinstance(error, ConvCoAError) and not isinstance(error, ModelError):
-            # Of the verifier, which reads the stream.
+            # The error comes from the verifier, which reads the stream.
             raise error
         stream = attempt.stream
         if stream is None or not stream.begun:
@@ -211,7 +211,7 @@ class ModelClient:
 
 
 class _Attempt(NamedTuple):
-    """A request: `best` is all that it may ask for, `way` what it asks for now, without what the server may reject."""
+    """A request. `best` names all that it may ask for; `way` names what this attempt asks for, after rejections."""
 
     best: _Way
     way: _Way
@@ -226,7 +226,7 @@ def _inner(config: RunnableConfig | None) -> RunnableConfig:
 
 
 def _structured(model: BaseChatModel, schema: dict[str, Any]) -> Any:
-    """The model bound to a schema; itself where it takes none. LangChain's parser behind it is not needed here."""
+    """The model bound to a schema, without LangChain's parser; the bare model if it takes no schema."""
     try:
         structured: Any = model.with_structured_output(schema, method="json_schema", include_raw=True)
     except (NotImplementedError, ValueError, TypeError):
@@ -248,7 +248,7 @@ def _text(reply: BaseMessage) -> str:
 
 
 def _broken_off(error: Exception, attempt: _Attempt) -> str | None:
-    """The text of a reply that its length limit broke off, which openai's client reports as an error."""
+    """The text of a reply that was cut off at its length limit. The client of openai reports that as an error."""
     choices = getattr(getattr(error, "completion", None), "choices", None)
     if not choices:
         return None

@@ -13,15 +13,15 @@ from langchain_core.documents import Document
 from langgraph_convcoa.text.words import CLOSING, STOPS, Sentence, content_words, sentences
 
 WORDS_A_PASSAGE = 150
-"""Words of a passage on average: less loses facts that answers need, more costs tokens and lengthens answers."""
+"""Average number of words of a passage. Fewer lose facts that answers need; more cost tokens and lengthen answers."""
 FIRST, LATER = 3, 0.8
-"""The first pieces have equal parts of the words, later ones this share of such a part: they seldom hold the answer."""
+"""The first 3 pieces get equal parts of the words. A later piece, which seldom holds the answer, gets 0.8 of a part."""
 ELLIPSIS = "…"
 _SLACK = 1.2
-"""A passage that is longer than its part by no more than this factor stands whole."""
+"""A passage is not cut if it is at most this factor longer than its part."""
 _QUOTED = 1.5
 _NEIGHBOUR = 0.5
-"""Values of a sentence in the passage's quote, and of one beside a chosen sentence, in words of the question."""
+"""Extra value of a sentence in the passage's quote, and of a sentence beside a chosen one; 1 is the best word's value."""
 _REPEATED_LINE_WORDS = 3
 _ENDED = re.compile(rf"[{STOPS}][{CLOSING}]*\s*\Z")
 
@@ -47,7 +47,7 @@ def excerpts(
     Args:
         evidence: The evidence by its number, best first; a list counts from 1.
         about: Texts that the sentences should fit. The last one, such as the present question, counts most.
-        words: Words of a piece on average. Short pieces leave theirs to the others.
+        words: Average number of words of a piece. Short pieces leave the words that they do not need to the others.
         keep: Sentences that are never cut, such as those that support a guess.
 
     Example:
@@ -63,7 +63,7 @@ def excerpts(
     lengths = {number: len(text.split()) for number, text in texts.items()}
     found = {n: min(len(_found_part(numbered[n]).split()) or lengths[n], lengths[n]) for n in numbered}
     budgets = _budgets(found, words * len(texts))
-    # What stands beside the parts that were found takes what they leave over.
+    # The neighbours of the found parts share the words that the found parts leave over.
     beside = _budgets({n: lengths[n] - found[n] for n in numbered}, words * len(texts) - sum(budgets.values()))
     budgets = {n: budgets[n] + beside[n] for n in numbered}
     wanted = _wanted(about)
@@ -74,7 +74,7 @@ def excerpts(
 
 
 def _wanted(about: Sequence[str]) -> dict[str, float]:
-    """The weight of each word: those of the last text weigh most."""
+    """The weight of each word; the words of the last text weigh most."""
     wanted: dict[str, float] = {}
     for distance, text in enumerate(reversed([text for text in about if text.strip()])):
         for word in content_words(text):
@@ -104,7 +104,7 @@ def _repeated_lines(evidence: Collection[Document]) -> set[str]:
 def _without(repeated: set[str], document: Document, kept: Collection[str], shown: set[str]) -> str:
     """The text without repeated lines and without its title as first line; the whole text if nothing else is left.
 
-    A sentence that several pieces have stays in the first of them, and is added to `shown`.
+    A repeated line that ends like a sentence stays in the first piece that has it, and is added to `shown`.
     """
     title = str(document.metadata.get("title") or "").strip()
     lines = document.page_content.strip().split("\n")
@@ -149,7 +149,7 @@ def _pieces(text: str) -> Iterator[Sentence]:
 def _chosen(
     pieces: Sequence[Sentence], document: Document, wanted: Mapping[str, float], budget: int, kept: Collection[str]
 ) -> set[int]:
-    """The sentences within the budget: those that are kept, then the most valuable ones."""
+    """Choose sentences within the budget: first those that are never cut, then the most valuable ones."""
     words = [set(content_words(piece.text)) for piece in pieces]
     lengths = [len(piece.text.split()) for piece in pieces]
     counted = Counter(word for held in words for word in held)
@@ -169,7 +169,7 @@ def _chosen(
         rest = [n for n in range(len(pieces)) if n not in chosen and (lengths[n] <= left or not chosen)]
         if not rest:
             break
-        # What was found comes before what stands beside it.
+        # Sentences of the found part come before its neighbours.
         best = max(rest, key=lambda n: (flat[n] in found, values[n] + _NEIGHBOUR * scale * (n in beside), -n))
         chosen.add(best)
         left -= lengths[best]

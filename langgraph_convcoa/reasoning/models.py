@@ -132,7 +132,7 @@ def _load_error(name: str, error: Exception) -> ModelError:
 
 
 class ModelCallError(ModelError):
-    """A model did not answer. `transient`: asking again may help, and has not been tried."""
+    """A model did not answer. `transient`: a retry may help, and the model itself makes none."""
 
     def __init__(self, message: str, *, transient: bool = False) -> None:
         super().__init__(message)
@@ -146,7 +146,7 @@ def shown_url(url: str) -> str:
 
 
 def described(model: BaseChatModel) -> str:
-    """The name of a model and, where it has one, its server, without anything secret."""
+    """The name of a model, and its server if it has one, without anything secret."""
     names = (getattr(model, field, None) for field in ("model_name", "model", "model_id"))
     name = next(filter(None, names), type(model).__name__)
     base_url = getattr(model, "openai_api_base", None)
@@ -154,7 +154,7 @@ def described(model: BaseChatModel) -> str:
 
 
 def call_error(error: BaseException, model: ChatModel, config: RunnableConfig | None = None) -> ModelCallError:
-    """What a failed model call means, in one redacted line. `config` is the run's, which may choose the model.
+    """The error that explains a failed model call in one redacted line. The `config` of the run may choose the model.
 
     If a model and its fallbacks fail, LangChain raises the error of the first.
     """
@@ -172,7 +172,7 @@ def call_error(error: BaseException, model: ChatModel, config: RunnableConfig | 
     where = described(asked[0])
     others = "; its fallbacks failed too" if falls_back(model, error) else ""
     status, kind = status_code(error), type(error).__name__
-    # LangChain's clients retry by themselves (and honour Retry-After); asking again on top of that would multiply.
+    # LangChain's clients retry by themselves (and honour Retry-After); another retry on top would multiply the requests.
     retried = retries(model)
 
     def failed(what: str, *, again: bool = False) -> ModelCallError:
@@ -199,6 +199,6 @@ def call_error(error: BaseException, model: ChatModel, config: RunnableConfig | 
 
 
 def status_code(error: BaseException) -> int | None:
-    """The HTTP status of a provider's error, where it carries one."""
+    """The HTTP status of a provider's error; None if the error has none."""
     code = getattr(error, "status_code", None) or getattr(getattr(error, "response", None), "status_code", None)
     return code if isinstance(code, int) else None

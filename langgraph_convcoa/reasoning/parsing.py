@@ -18,13 +18,13 @@ from langgraph_convcoa.chain import ActionChain, ActionNode
 from langgraph_convcoa.text.clean import LONGEST_ANSWER, LONGEST_FIELD, clean_value, cut_answer, cut_field
 
 LONGEST_REPLY = 2 * LONGEST_ANSWER
-"""Characters of a reply that are read."""
+"""At most this many characters of a reply are read."""
 _LONGEST_REPAIRED = LONGEST_FIELD
-"""Characters of malformed JSON that are repaired."""
+"""At most this many characters of malformed JSON are repaired."""
 _JSON = re.compile(r"\{\s*+(?:[\"'“‘`/]|\w{1,60}+\s*+:)|\[\s*+[\[{\"'“]")
 """The beginning of an object with a key, or of a list of objects or texts; not "{so}" or "[1]" in prose."""
 _MOST_STEPS = 100
-"""Entries of a list in a reply that are read."""
+"""At most this many entries of a list in a reply are read."""
 _BROKEN = 0.1  # Share of an answer's characters that may be unprintable.
 _CHAIN_KEYS = ("chain", "actionchain", "reasoningchain", "steps", "nodes", "subquestions", "actions")
 _SUB_KEYS = ("sub", "subquestion", "question", "query", "subq")
@@ -99,9 +99,9 @@ def parse_chain(
 
 
 def parse_corrections(output: str | Mapping[str, Any]) -> tuple[dict[int, dict[str, Any]], str]:
-    """Read `{"answers": [{"index", "answer", "evidence", "status"}], "final_answer"}`: answers by index from 1, final answer.
+    """Read `{"answers": [{"index", "answer", "evidence", "status"}], "final_answer"}`: answers by index, and the final one.
 
-    A reply without the list, or in plain text, is the final answer.
+    Indexes count from 1. A reply without the list, or in plain text, is the final answer.
 
     Example:
         >>> parse_corrections('{"answers": [{"index": 2, "answer": "1982", "evidence": [3]}], "final_answer": "In 1982 [3]."}')
@@ -151,7 +151,7 @@ def _numbered(output: str | Mapping[str, Any], keys: Sequence[str]) -> Iterator[
 
 
 def read_json(output: str | Mapping[str, Any]) -> Any:
-    """The JSON value in a model's text, mended; None when the text holds no object or list."""
+    """The JSON value in a model's text, repaired if needed; None if the text holds no object or list."""
     if isinstance(output, Mapping):
         return clean_value(output)
     text = output[:LONGEST_REPLY]
@@ -176,7 +176,7 @@ def _loads(text: str) -> Any:
 
 
 def _whole(values: list[Any]) -> Any:
-    """The object of a reply that is a list: an object in the list that has a chain, or the list as the chain."""
+    """The plan in a reply that is a list: the first object with a chain, or else the list itself as the chain."""
     for value in values:
         if isinstance(value, Mapping) and _first(_fold(value), _CHAIN_KEYS) is not None:
             return value
@@ -250,11 +250,11 @@ def _whole_text(value: Any) -> str:
     try:
         return str(value).strip()
     except ValueError:
-        return ""  # a whole number of thousands of digits
+        return ""  # an integer with thousands of digits
 
 
 def _answer(value: Any) -> str:
-    """A final answer; "" if it has no letters or many unprintable signs, as a model that broke down may write."""
+    """A final answer; "" without letters and digits, or with many unprintable signs (a model that broke down)."""
     text = cut_answer(_whole_text(value))
     broken = sum(sign == "\ufffd" or not (sign.isprintable() or sign.isspace()) for sign in text)
     return text if any(map(str.isalnum, text)) and broken <= _BROKEN * len(text) else ""

@@ -25,10 +25,10 @@ _OF_THE_GRAPH_PREFIXES = ("__", "checkpoint_", "langgraph_auth_")
 def chat_models(model: object, config: RunnableConfig | None = None) -> list[BaseChatModel]:
     """The chat models inside the wrappers, in the order in which they are asked.
 
-    A model whose fields a run chooses is the one that `config` chooses, or its default; one without a default is left out.
+    If a run chooses a model's fields, `config` decides, or else the default. A model with neither is left out.
 
     Raises:
-        ModelError: It is not a chat model, nor wrappers around one.
+        ModelError: `model` is neither a chat model nor a wrapped one.
     """
     if isinstance(model, BaseChatModel):
         return [model]
@@ -43,8 +43,8 @@ def chat_models(model: object, config: RunnableConfig | None = None) -> list[Bas
     if _is_configurable(model):
         chosen: Any = model
         try:
-            return chat_models(chosen._model(own_config(config)), config)  # there is no public way
-        except Exception:  # noqa: BLE001 - none is chosen, or it cannot be built, which the call then says
+            return chat_models(chosen._model(own_config(config)), config)  # there is no public method
+        except Exception:  # noqa: BLE001 - no model is chosen, or it cannot be built: the call reports it
             return []
     kind = type(model).__name__
     if isinstance(model, RunnableSequence):
@@ -53,7 +53,7 @@ def chat_models(model: object, config: RunnableConfig | None = None) -> list[Bas
 
 
 def own_config(config: RunnableConfig | None) -> RunnableConfig:
-    """A configuration without LangGraph's own configurable values: a model that takes "any" of them must not get these."""
+    """A configuration without LangGraph's own configurable values: a model with configurable_fields="any" would take them."""
     config = ensure_config(config)
     values = {
         name: value
@@ -91,5 +91,5 @@ def falls_back(model: ChatModel, error: BaseException) -> bool:
 
 
 def _is_configurable(model: object) -> bool:
-    """True for what `init_chat_model` returns for configurable fields. Its class is not public."""
+    """True for the object that `init_chat_model` returns for configurable fields. Its class is not public."""
     return isinstance(model, Runnable) and type(model).__name__ == "_ConfigurableModel"

@@ -19,11 +19,11 @@ from langgraph_convcoa.retrieval.corpus import settled
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 
 PAGE = 20
-"""Documents of a list that are named at once."""
+"""A list names at most this many documents at once."""
 _OF_A_PIECE = 10
 _MOST_COVERED = 5
 _TITLES, _LONGEST_TITLES = 6, 100
-"""Titles in the description, and the most characters of all of them."""
+"""The description shows at most this many titles, with at most this many characters together."""
 
 
 class Overview(BaseAction):
@@ -66,7 +66,7 @@ class Overview(BaseAction):
         )
 
     def recognises(self, question: str, history: Sequence[tuple[str, str]] = ()) -> bool:
-        """True for a question about the collection; if it is about documents with some words, there must be such documents."""
+        """True for a question about the collection. If it names words, at least one document must have them."""
         wanted = read_question(question)
         if wanted is None or wanted.words in ("", "pdf"):
             return wanted is not None
@@ -111,7 +111,7 @@ def counted(collection: Collection) -> str:
 
 
 def listing(collection: Collection, wanted: Wanted) -> list[Document]:
-    """The number of documents, and for a list up to `PAGE` of them, ten a piece.
+    """The number of documents; for a list also the names of up to `PAGE` documents, ten in each piece of evidence.
 
     A piece names its documents in one sentence, so that a sentence of an answer can be checked against it.
     """
@@ -152,7 +152,7 @@ def _number(count: int, noun: str) -> str:
 
 
 def covering(collection: Collection, entries: Sequence[Entry], k: int) -> list[Document]:
-    """About k passages that cover the documents, in turns: the first of each document, and others evenly spread."""
+    """About k passages that cover the documents, in turns: the first of each document, then others, evenly spread."""
     share = max(1, k // len(entries))
     each = []
     for entry in entries:

@@ -19,7 +19,7 @@ from langgraph_convcoa.text.words import content_words
 
 _LONGEST_TITLE, _LONGEST_WORDS = 80, 2_000
 _MOST_READ = 2_000
-"""Documents of the largest collection whose texts are read for their headings."""
+"""Headings are read from the texts only if the collection has at most this many documents."""
 _DATES = ("date", "published", "publication_date", "pubdate", "year", "created", "modified")
 _SUFFIX = re.compile(r"\.([a-z][a-z0-9]{1,4})(?:\.gz)?$", re.IGNORECASE)
 _PARTS = ("page", "sheet", "chapter", "row")
@@ -64,7 +64,7 @@ class Entry:
 
 @dataclass(frozen=True, eq=False)
 class Collection:
-    """The documents of one state of a corpus, in its order."""
+    """The documents of one state of a corpus, in the order of the corpus."""
 
     view: View
     entries: tuple[Entry, ...]
@@ -76,18 +76,18 @@ class Collection:
             return [frozenset()] * len(self.entries)
         passages = self.view.fetch([entry.numbers[0] for entry in self.entries])
         lines = [passage.document.page_content.strip().partition("\n")[0] for passage in passages]
-        # A long line is text, into which the heading of a PDF may have run.
+        # A long line is ordinary text. In a PDF its beginning may still be the heading.
         return [_words(line if len(line) <= _LONGEST_TITLE else line[: _LONGEST_TITLE // 2]) for line in lines]
 
     def having(self, text: str) -> list[Entry]:
-        """The documents that have all words of a text in title, file name, metadata or heading; all of them for no words."""
+        """The documents that have all words of a text in title, file name, metadata or heading; all if it has no words."""
         words = _words(text)
         if not words:
             return list(self.entries)
         return [entry for entry, heading in zip(self.entries, self._headings, strict=True) if words <= entry.words | heading]
 
     def named(self, text: str) -> list[Entry]:
-        """The documents whose whole title, or file name, stands in a text."""
+        """The documents whose title, or file name, has all its words in a text."""
         words = _words(text)
         return [entry for entry in self.entries if any(name <= words for name in entry.names)]
 
@@ -112,7 +112,7 @@ class Collections:
 
     def _read(self) -> Collection:
         view, condition = self._retriever.corpus.snapshot(), self._retriever.filter
-        # New passages have greater keys, and after a deletion there are fewer.
+        # A new passage has a greater key, and a deletion lowers the number of passages.
         state = (view.source, len(view), int(view.keys[-1]) if len(view.keys) else 0, condition)
         with self._lock:
             if self._known is None or self._known[0] != state:

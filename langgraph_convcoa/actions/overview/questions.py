@@ -15,7 +15,7 @@ _LONGEST = 200
 _PLACE = r"(?:this|the|your|my|our) (?:document )?(?:collection|corpus|knowledge base)"
 _ALL = r"(?:documents?|docs?|files?|pdfs?)"
 _SORTS = r"(?:documents?|docs?|files?|pdfs?|papers?|reports?|articles?|notes|texts)"
-"""The last of these may also be parts of a text. They need a place, an owner, or titles with the words of the question."""
+"""The last five may also name parts of a text. They need a place, an owner, or titles with the words of the question."""
 _OWNED = rf"(?:(?:do|can) (?:you|we|i) (?:have|search)(?: here| in {_PLACE})?|are (?:here|in here|in {_PLACE})|did i upload)"
 _THE = r"(?:all )?(?:of )?(?:the |my |your |our |these )?"
 _PATTERNS: list[tuple[Kind, str]] = [
@@ -40,7 +40,7 @@ _INPUT = re.compile(r"(list|count|topics)\b[\s:]*(?:from )?(\d{1,3}\b(?!\d))?(.*
 
 
 class Wanted(NamedTuple):
-    """What is asked of a collection: `words` that its documents must have, and the number of the `first` one to list."""
+    """A question about a collection: `words` that the documents must have, and the number of the `first` one to list."""
 
     kind: Kind
     words: str = ""

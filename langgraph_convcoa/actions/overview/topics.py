@@ -13,16 +13,16 @@ from langgraph_convcoa.text.words import content_tokens
 
 _MOST = 8
 _READ = 2_000
-"""Passages that are read, evenly spread over the collection."""
+"""At most this many passages are read, evenly spread over the collection."""
 _TERMS, _TITLES = 3, 3
 _LONGEST, _STARTS = 5_000, 10
 
 
 def find_topics(collection: Collection) -> list[str]:
-    """Typical words and titles of each topic, the largest topic first: the square root of half the number of passages, or 8.
+    """Typical words and titles of each topic, the largest topic first. There are sqrt(passages / 2) topics, at most 8.
 
-    k-means over the whole-passage patterns, with a fixed seed. A word is typical if more passages of the topic have it than
-    of all.
+    k-means over the whole-passage patterns, with a fixed seed. A word is typical if a larger
+    share of the topic's passages has it than of all passages.
     """
     from scipy.cluster.vq import kmeans, vq
 
@@ -50,6 +50,6 @@ def find_topics(collection: Collection) -> list[str]:
 
 
 def _written(text: str) -> dict[str, str]:
-    """The words of a passage, by their stems."""
+    """The words of a passage as they are written, by their stems."""
     found = content_tokens(text[:_LONGEST])
     return {token.item: token.raw for token in found if len(token.raw) > 2 and token.raw.isalpha()}

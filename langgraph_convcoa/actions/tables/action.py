@@ -23,7 +23,7 @@ _NAMES = {"duckdb": "DuckDB", "sqlite": "SQLite", "postgres": "PostgreSQL", "mys
 
 
 class DataAnalysisSettings(BaseModel):
-    """Limits of the queries of a `DataAnalysis` that a run sets, in place of the action's own."""
+    """Query limits of a run, which replace those of the `DataAnalysis`."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -45,15 +45,15 @@ class DataAnalysis(BaseAction):
     Args:
         sources: CSV, TSV, Parquet, JSON, Excel, SQLite or DuckDB files, folders of them, or SQLAlchemy URLs; one or several. A
             mapping gives the tables their names.
-        tables: The tables of databases that may be read ("table", "schema.table"); by default all of the default schema, for
-            DuckDB of every schema. Tables of a DuckDB file that are named here are copied into memory.
+        tables: The tables of databases that may be read ("table", "schema.table"); by default all tables of the default
+            schema, in DuckDB of every schema. Tables of a DuckDB file that are named here are copied into memory.
         name: The action's name for the planner and the chain.
         description: What the tables are about, for the planner.
         sample_values: Show the planner, and so the model's provider, a few values of each column.
         max_rows: Rows of a result that are kept, at most 100,000.
-        timeout: Seconds a query may take; for files and PostgreSQL. Other databases have no limit.
+        timeout: Seconds a query over files or in PostgreSQL may take. Other databases have no limit.
         memory_limit: Memory that tables of files and the queries over them may take together.
-        schema_budget: Characters of the tables' description at most.
+        schema_budget: Maximum number of characters of the tables' description.
 
     Raises:
         InputError: An argument cannot be used, or a package of the extra `tabular` is missing.
@@ -143,7 +143,7 @@ class DataAnalysis(BaseAction):
         return evidence_from(result, query.shown, source, self.name, words=in_words(query.parsed))
 
     def _checked(self, sql: str, max_rows: int) -> tuple[Engine, CheckedQuery]:
-        """The query, and the engine whose tables it reads."""
+        """The engine whose tables the query reads, and the checked query."""
         from langgraph_convcoa.actions.tables.sql_guard import check_query
 
         refusals: list[ActionInputError] = []
@@ -154,5 +154,5 @@ class DataAnalysis(BaseAction):
                 )
             except ActionInputError as error:
                 refusals.append(error)
-        # The database that has the tables says what is wrong with the query.
+        # The refusal of the database that has the tables says what is wrong with the query.
         raise next((error for error in refusals if "there is no table" not in str(error)), refusals[0])

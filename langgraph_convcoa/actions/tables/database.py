@@ -40,7 +40,7 @@ class DatabaseTables:
     """Tables of a database, read-only.
 
     PostgreSQL runs a query in a read-only transaction with limits on time and memory. Other databases have only the SQL guard:
-    connect as a user with read rights. `names` are the tables that may be read ("table", "schema.table"; None: all of the
+    connect as a user who may only read. `names` are the tables that may be read ("table", "schema.table"; None: all of the
     default schema). Messages of a TableError show no user, password or options.
     """
 
@@ -155,7 +155,7 @@ def _comment(about: Any, name: str, schema: str | None) -> str:
 
 
 def _sampled(connection: Connection, name: str, schema: str | None, columns: Any) -> Sequence[Any]:
-    """The first rows; none of a slow view, or of a table that this user may not read."""
+    """The first rows. Empty for a slow view, or a table that this user may not read."""
     from sqlalchemy import column, select, table
     from sqlalchemy.exc import DBAPIError
 

@@ -73,7 +73,7 @@ def shown(value: Any) -> str:
 
 @dataclass(frozen=True)
 class Result:
-    """The first rows of a query, as text; `more` is True if there are others."""
+    """The first rows of a query, as text; `more` is True if there are further rows."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
@@ -81,7 +81,7 @@ class Result:
 
     @classmethod
     def of(cls, columns: Iterable[str], rows: Sequence[Sequence[Any]], max_rows: int) -> Result:
-        """At most `max_rows` of the fetched rows, and of these as many as fit into 8,000 characters."""
+        """Keep at most `max_rows` of the fetched rows, and no more rows than fit into 8,000 characters."""
         kept: list[tuple[str, ...]] = []
         size = 0
         for row in rows[:max_rows]:
@@ -107,7 +107,7 @@ class Engine(Protocol):
         ...
 
     def run(self, sql: str, max_rows: int, seconds: float) -> Result:
-        """Run a query of the guard. Raises ActionInputError if it fails, TimeoutError if it takes too long."""
+        """Run a query that the guard has checked. Raises ActionInputError if it fails, TimeoutError if it takes too long."""
         ...
 
     def close(self) -> None: ...
@@ -115,7 +115,7 @@ class Engine(Protocol):
 
 @contextmanager
 def interrupted_after(seconds: float, interrupt: Callable[[], None]) -> Iterator[threading.Event]:
-    """Call `interrupt` if the block takes longer; the event is then set.
+    """Call `interrupt` if the block takes longer than `seconds`; the event is then set.
 
     It is called again every second, because an interrupt between two steps of a query has no effect.
     """

@@ -1,4 +1,4 @@
-"""The result of a query as evidence: the query, its rows as a small table, and what it computes, in words."""
+"""The result of a query as evidence: the query, its rows as a small table, and in words what it computes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _AGGREGATES |= {"Stddev": "standard deviation of", "Variance": "variance of"}
 
 
 def evidence_from(result: Result, query: str, source: str, action: str, *, words: str = "") -> Document:
-    """A result as one document. Its quote is the query, the first rows, and `words`: what the query computes, in words.
+    """A result as one document. Its quote is the query, the first rows, and `words`, which say what the query computes.
 
     The text is the quote and the rows as a table.
     """
@@ -40,7 +40,7 @@ def _row(cells: Sequence[str]) -> str:
 
 
 def in_words(query: exp.Expr) -> str:
-    """The aggregates of a query, and the order of its first row, in words; "" for a plain list.
+    """Describe in words the aggregates of a query and what its order puts first; "" for a plain list.
 
     Example:
         >>> import sqlglot

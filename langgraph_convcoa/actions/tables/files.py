@@ -72,7 +72,7 @@ class DuckDBTables:
             raise TableError(f"the database {self.source} cannot be opened: {first_line(error)}") from None
         for name, file in files.items():
             self._read(name, file)
-        # From here on DuckDB reaches no file, also not by a view.
+        # From here on DuckDB reaches no file, not even through a view.
         for setting in _NO_FILES:
             self._connection.execute(f"SET {setting}")
         if database is not None and names is not None:
@@ -154,7 +154,7 @@ class DuckDBTables:
         return tables
 
     def _described(self, database: str, allowed: Callable[[str, str], bool]) -> list[Table]:
-        """The allowed tables and views of a database, which is an SQL expression of its name."""
+        """The allowed tables and views of a database. `database` is an SQL expression for its name."""
         import duckdb
 
         def about(query: str) -> list[tuple[Any, ...]]:
@@ -226,7 +226,7 @@ def _sheets(name: str, path: Path) -> Iterator[tuple[str, Iterator[Sequence[Any]
 
 
 def _filled(rows: Iterable[Sequence[Any]], path: Path) -> Iterator[Sequence[Any]]:
-    """The rows of a sheet. A sheet with millions of empty cells is refused: one cell lies far from the others."""
+    """The rows of a sheet. A sheet with millions of empty cells is refused: some cell lies far outside its table."""
     cells = filled = 0
     for row in rows:
         cells += len(row)

@@ -1,4 +1,4 @@
-"""An engine over files in a process of its own, which is killed if a query takes too long, and started again."""
+"""An engine over files in its own process. The process is killed if a query takes too long, and started again."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ERRORS = {"ActionInputError": ActionInputError, "TableError": TableError, "Time
 
 
 class EngineProcess:
-    """`DuckDBTables` or `SQLiteTables` in a process. `kind` is "duckdb" or "sqlite"; the others are arguments of the class.
+    """`DuckDBTables` or `SQLiteTables` in a process. `kind` is "duckdb" or "sqlite"; other arguments go to the class.
 
     Queries run one after another. The process does not see variables of the environment that could be secrets.
     """
@@ -53,7 +53,7 @@ class EngineProcess:
         self._open()
 
     def tables(self) -> list[Table]:
-        """The tables, with a few values of each column. Files that changed are read again, SQLite's after a minute."""
+        """The tables, with a few values of each column. Changed files are read again, but SQLite files only after a minute."""
         with self._lock:
             old = self.dialect != "sqlite" or time.monotonic() - self._read_at > _SQLITE_FRESH_SECONDS
             self._ready(fresh=old and self._stamp != self._stamped())
@@ -108,7 +108,7 @@ class EngineProcess:
             self._process = None
 
     def _ask(self, message: Mapping[str, Any], seconds: float) -> dict[str, Any]:
-        """The reply to a message. EndedError: the process ended, or was killed because it took longer."""
+        """The reply to a message. Raises EndedError if the process ended, or took longer and was killed."""
         assert self._process is not None
         try:
             reply: dict[str, Any] = self._process.ask(message, seconds)
@@ -117,7 +117,7 @@ class EngineProcess:
             raise
         if "error" in reply:
             if reply["full"]:
-                # The next query has all the memory.
+                # The process starts again, so the next query has all the memory.
                 self._end()
             raise _ERRORS[reply["error"]](reply["text"])
         return reply

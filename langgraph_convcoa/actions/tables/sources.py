@@ -116,7 +116,7 @@ def _free_name(name: str, taken: Mapping[str, Path]) -> str:
 
 
 def _check_names(engines: Sequence[Engine], given: Sequence[str]) -> None:
-    """Each given table must exist, each engine have a table, and no name stand for tables of two engines."""
+    """Check that each given table exists, that each engine has a table, and that no two engines share a table name."""
     seen: dict[str, str] = {}
     found: set[str] = set()
     for engine in engines:

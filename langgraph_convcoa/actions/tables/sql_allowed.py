@@ -16,7 +16,7 @@ _CLAUSES = frozenset(
     Filter WithinGroup IgnoreNulls RespectNulls Interval IntervalSpan Var DataType DataTypeParam Tuple Values Cube
     Rollup GroupingSets Bracket Dot Any All LimitOptions JSONPath JSONPathKey JSONPathRoot JSONPathSubscript""".split()  # noqa: SIM905
 )
-# Functions: aggregates, windows, arithmetic, text, dates. None reads files, settings or the system, waits or writes.
+# Functions: aggregates, windows, arithmetic, text, dates. None of them reads files or settings, waits, or writes.
 _FUNCTIONS = frozenset(
     """Sum Count CountIf Avg Min Max Median Mode Quantile ApproxQuantile PercentileCont PercentileDisc ApproxDistinct Stddev
     StddevPop StddevSamp Variance VariancePop Corr CovarPop CovarSamp AnyValue ArgMax ArgMin First Last GroupConcat
@@ -28,13 +28,13 @@ _FUNCTIONS = frozenset(
     DateAdd DateSub Date Datetime DateFromParts ToDays TimeToUnix TsOrDsToDate TsOrDsToTimestamp TsOrDsAdd TsOrDsDiff
     TimeToStr StrToTime StrToDate ToChar ToNumber CurrentDate CurrentTimestamp JSONExtract JSONExtractScalar""".split()  # noqa: SIM905
 )
-# Functions that PostgreSQL lacks: a call would reach a user's function.
+# Functions that PostgreSQL lacks: a call of such a name could reach a user's function.
 _NOT_IN_POSTGRES = frozenset(
     """ApproxDistinct ApproxQuantile ArgMax ArgMin Contains DateFromParts Datetime DayOfMonth DayOfWeek DayOfWeekIso DayOfYear
     Dayname EndsWith First Hour Last Minute Monthname Quantile Quarter Second TimestampDiff ToDays Typeof Week
     WeekOfYear""".split()  # noqa: SIM905
 )
-# Further functions, without a class in sqlglot. Only names that the database has: others may be a user's functions.
+# Built-in functions of each database that have no class in sqlglot. Any other name may be a user's function.
 _OTHER_FUNCTIONS = {
     "postgres": frozenset({"age", "date", "date_part"}),
     "duckdb": frozenset({"age", "date", "date_part", "ifnull", "mean", "prefix", "suffix", "time"}),
@@ -47,7 +47,7 @@ _TYPES = frozenset(
     BIGDECIMAL CHAR NCHAR VARCHAR NVARCHAR TEXT BOOLEAN DATE DATE32 TIME TIMETZ TIMESTAMP TIMESTAMPTZ TIMESTAMPNTZ
     TIMESTAMPLTZ TIMESTAMP_S TIMESTAMP_MS TIMESTAMP_NS DATETIME DATETIME2 INTERVAL UUID YEAR""".split()  # noqa: SIM905
 )
-# Words that sqlglot writes without quotes: units of time, parts of a date, GROUP BY ALL.
+# Words that sqlglot writes into a query without quotes: units of time, parts of a date, GROUP BY ALL.
 _WORDS = frozenset(
     """YEAR YEARS QUARTER QUARTERS MONTH MONTHS WEEK WEEKS DAY DAYS HOUR HOURS MINUTE MINUTES SECOND SECONDS MILLISECOND
     MILLISECONDS MICROSECOND MICROSECONDS NANOSECOND NANOSECONDS DECADE DECADES CENTURY CENTURIES MILLENNIUM MILLENNIUMS
@@ -87,7 +87,7 @@ def check_node(node: exp.Expr, dialect: str) -> None:
 
 
 def _check_texts(node: exp.Expr) -> None:
-    """Texts that are written without quotes must be plain words or numbers."""
+    """Check that texts written without quotes are plain words or numbers."""
     if isinstance(node, exp.Identifier) or (isinstance(node, exp.Literal) and node.is_string):
         return
     for key, value in node.args.items():

@@ -22,7 +22,7 @@ def check_columns(root: exp.Expr, table_of: Callable[[exp.Table], Table | None],
     """Refuse unknown and hidden columns with an ActionInputError.
 
     PostgreSQL reads `table.name` also as a call of the function `name`. So the name of a given table may only be followed by
-    its own columns, also where another part of the query uses that name. `table_of` gives the table of a node, None for a CTE;
+    its own columns, even where another part of the query uses that name. `table_of` gives the table of a node, None for a CTE;
     `exact` compares names as written.
     """
 
@@ -64,7 +64,7 @@ def check_columns(root: exp.Expr, table_of: Callable[[exp.Table], Table | None],
 def check_growth(root: exp.Query) -> None:
     """Refuse a query whose subqueries multiply: PostgreSQL's planner copies them into each other, without limits.
 
-    The bound is the product, over all SELECTs, of the uses of the name that the SELECT uses most often.
+    The bound limits the product, over all SELECTs, of how often each SELECT uses its most frequent name.
     """
     made = {str(alias.alias) for alias in root.find_all(exp.Alias, exp.CTE)}
     growth = 1

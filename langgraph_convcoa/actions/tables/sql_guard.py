@@ -1,7 +1,7 @@
-"""SQL guard: lets a single SELECT over the given tables through, made of allow-listed parts and rewritten from its parse.
+"""SQL guard: lets through only a single SELECT over the given tables, made of allow-listed parts.
 
-The query that runs is written by sqlglot from the checked tree, with every name quoted. So a difference between its reading
-and the database's hides nothing.
+sqlglot writes the query that runs from the checked tree, with every name quoted. So nothing can hide in a difference between
+the readings of sqlglot and of the database.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from langgraph_convcoa.errors import first_line
 
 _LONGEST_QUERY = 8_000
 _FENCE = re.compile(r"\A\s*```\w*\s*\n?(.*?)```\s*\Z", re.DOTALL)
-# Where a quoted name need not be written exactly as it was created.
+# Databases in which a quoted name may differ in case from the name as it was created.
 _FOLDS_CASE = frozenset({"duckdb", "sqlite", "mysql", "tsql"})
 _OWN_PROCESS = frozenset({"duckdb", "sqlite"})
-"""These run in a process that is killed, so the growth of a query needs no bound."""
+"""These databases run in a process that can be killed, so the growth of a query needs no bound."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def _check_tree(
 
 
 def _written(root: exp.Expr, dialect: str) -> str:
-    """The SQL of a query, names quoted; its parse may change by that."""
+    """Write a query as SQL with all names quoted. This may change its parse."""
     try:
         return str(root.sql(dialect=dialect, identify=True, comments=False, unsupported_level=ErrorLevel.RAISE, copy=False))
     except sqlglot.errors.UnsupportedError as error:
@@ -184,7 +184,7 @@ def _name_ctes(root: exp.Expr, ctes: Mapping[str, str]) -> None:
 
 
 def _fold_case(root: exp.Expr, tables: Sequence[Table]) -> None:
-    """Write names as they were created, where the query does not quote them: a model writes Region for "region"."""
+    """Write unquoted names as they were created: a model writes Region for "region"."""
     exact = [name for table in tables for name in (table.schema, table.name, *(column.name for column in table.columns))]
     folded = {name.casefold(): name for name in reversed(exact)} | {name: name for name in exact if name == name.casefold()}
     for identifier in root.find_all(exp.Identifier):

@@ -1,6 +1,6 @@
-"""SQL text to the parse of one SELECT.
+"""Parses SQL text that must be one SELECT.
 
-Bounds on its tokens hold before the parser starts, whose time is exponential in some texts.
+Bounds on the tokens are checked before the parser starts, because its time is exponential for some texts.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from langgraph_convcoa.errors import first_line
 _FIRST_WORDS = ("SELECT", "WITH", "FROM", "(")
 _MOST_TOKENS, _DEEPEST_BRACKETS, _DEEPEST_TREE = 6_000, 30, 200
 _STEPS, _STEPS_OF_TOKEN = 2_000, 40
-"""Steps of the parser, in all and for each token; ordinary queries take three for a token."""
+"""Maximum steps of the parser: a fixed number, and more for each token. Ordinary queries take three for a token."""
 _DEEPEST_TYPES = 3
-"""Brackets after the name of a type are parsed twice, as a type and as a function: each level doubles the time."""
+"""Deepest nesting of brackets after type names. Each level is parsed as a type and as a function: twice the time."""
 _OPENING = frozenset({"L_PAREN", "L_BRACKET", "L_BRACE", "CASE"})
 _CLOSING = frozenset({"R_PAREN", "R_BRACKET", "R_BRACE", "END"})
 _LONGEST_PREFIX = 20
@@ -72,7 +72,7 @@ def _bounded(parser: sqlglot.Parser, tokens: int) -> sqlglot.Parser:
             raise too_deep()
         advance(times)
 
-    with suppress(AttributeError):  # where the parser is compiled
+    with suppress(AttributeError):  # if the parser is compiled
         parser._advance = counted
     return parser
 

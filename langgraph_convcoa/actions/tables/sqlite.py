@@ -96,7 +96,7 @@ class SQLiteTables:
         try:
             about = connection.execute(f"PRAGMA table_info({quoted(name)})").fetchall()
         except sqlite3.Error:
-            # A view of what is no longer there has no columns.
+            # A view whose table is gone has no columns.
             about = []
         rows: Sequence[Sequence[object]] = []
         if about and sampled:

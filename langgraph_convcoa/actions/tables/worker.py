@@ -1,6 +1,6 @@
-"""The process of a file's database: one engine, which answers JSON over pipes, with a memory limit of the system.
+"""The worker process of an engine over files: it answers JSON requests over pipes, under a memory limit.
 
-The first message says what to open. The process ends with its standard input.
+The first message says what to open. The process ends when its standard input ends.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from langgraph_convcoa.actions.tables.engine import Engine, TableError
 from langgraph_convcoa.retrieval.documents.child import pipes, receive, send
 
 GRACE_SECONDS = 1.5
-"""Seconds after its time-out at which a query that ignores interrupts is killed."""
+"""A query that ignores interrupts is killed this many seconds after its time-out."""
 _OVERHEAD = 400 * 2**20
-"""Bytes for the interpreter, DuckDB's threads and a result, beside the tables."""
+"""Bytes for the interpreter, DuckDB's threads and a result, in addition to the tables."""
 _UNITS = {"": 1, "K": 1000, "M": 1000**2, "G": 1000**3, "T": 1000**4}
 
 
@@ -83,7 +83,7 @@ def _deadline(seconds: float) -> Iterator[None]:
 
 
 def _limit_memory(limit: str) -> None:
-    """Limit the memory of the process to that of the tables and its own needs (Linux)."""
+    """Limit the memory of the process to the limit of the tables plus its own needs (Linux)."""
     found = re.fullmatch(r"\s*([\d.]+)\s*([KMGT]?)(I?)B?\s*", limit.upper())
     if found is None or sys.platform == "win32":
         return

@@ -35,7 +35,7 @@ _log = logging.getLogger(__name__)
 _SEARCH_SECONDS = 600.0
 _EXTRACTION_SECONDS = 5.0
 _SNIPPET_SCORE = 0.1
-"""Score of the first snippet; the n-th has an n-th of it, less than any passage of a page."""
+"""Score of the first snippet, less than that of any passage of a page. The n-th snippet has 1/n of it."""
 
 
 class WebQuerying(BaseAction):
@@ -50,7 +50,7 @@ class WebQuerying(BaseAction):
             or an object with `async search(query, n)`.
         encoder: Ranks pages and passages, as for `HopfieldRetriever`; all-MiniLM-L6-v2 when None. Loaded for depth 2 only.
         results: Number of results that a search is asked for.
-        pages: Most pages that are read at a depth.
+        pages: Maximum number of pages that are read at a depth.
         read_pages_first: Read the pages of the first results at depth 1 (Pan et al. 2024b).
         allow_private: Hosts and networks that may be read although they are not public, such as ["wiki.intern",
             "10.1.0.0/16"], or True for all of them. The search's own address needs no entry.
@@ -162,7 +162,7 @@ class WebQuerying(BaseAction):
     async def _page(self, client: httpx.AsyncClient, result: SearchResult) -> Page | None:
         try:
             kept = await self._reader.read(client, result.url)
-        except Exception as error:  # noqa: BLE001 - a page in which a parser finds a fault of its own must not cost the others
+        except Exception as error:  # noqa: BLE001 - a fault of a parser in one page must not lose the others
             kept = {"error": type(error).__name__}
         if "error" in kept:
             _log.info("left out %s: %s", redact(result.url), redact(kept["error"]))
@@ -172,7 +172,7 @@ class WebQuerying(BaseAction):
 
 
 def _keywords(request: ActionRequest) -> str:
-    """The query of the search: the planner's keywords, or the sub-question after the previous question."""
+    """The query of the search: the planner's keywords, or the previous question and the sub-question."""
     asked = request.action_input.strip() or request.sub_question.strip()
     if request.history and not request.action_input.strip():
         asked = f"{request.history[-1][0]} {asked}"

@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 _APPLICATION_ID = 0x434F5745
 _SCHEMA = ("CREATE TABLE entries (key TEXT PRIMARY KEY, expires REAL, value TEXT)",)
 _IN_MEMORY = 20_000_000
-"""Characters."""
+"""Maximum number of characters of all entries in memory."""
 _OF_AN_ENTRY = 200
 _ON_DISK = 20_000
 _PRUNE_EVERY = 200
@@ -57,7 +57,7 @@ class WebCache:
             raise RetrievalError(f"{path} is an SQLite file but no web cache; name another file for the cache.")
 
     def get(self, key: str) -> Any | None:
-        """The value of a key; None if there is none, or it expired."""
+        """The value of a key; None if the key is unknown or its value has expired."""
         if self.path is not None:
             entry = self._read(self.path, key)
         else:

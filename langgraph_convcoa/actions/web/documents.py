@@ -27,14 +27,14 @@ from langgraph_convcoa.retrieval.progress import Progress, track
 MOST_PAGES = 500
 """The default limit of the pages of a site."""
 LIMITS = FetchLimits(seconds=30.0, max_bytes=20_000_000, pdf_pages=1_000, characters=2_000_000)
-"""More patient than a look-up in a conversation, and as polite: two requests to a host at a time."""
+"""Larger than the limits of a look-up in a conversation, but also with only two requests to a host at a time."""
 
 _MOST_SITEMAPS = 50
 _AT_ONCE = 16
 _EXTRACTION_SECONDS = 20.0
 _CACHE_SECONDS = 86_400.0
 _TYPES = PAGE_TYPES | {"application/xml", "text/xml", "application/gzip", "application/x-gzip", "application/octet-stream"}
-# An XML parser would follow the file's declarations.
+# Not an XML parser, because that would follow the declarations in the file.
 _LOCATION = re.compile(r"<loc>([^<]{1,2200})</loc>|<loc>\s{0,20}<!\[CDATA\[([^\]]{1,2200})\]")
 _SITEMAP = re.compile(r"<(urlset|sitemapindex)[\s>]")
 
@@ -58,19 +58,19 @@ def iter_pages(
 ) -> Iterator[Document]:
     """The documents of a page, or of all pages that a sitemap lists; `id` and `source` are the page's address.
 
-    Pages are read as by the web action. Of a sitemap (`https://site/sitemap.xml`, also packed, or one that lists sitemaps)
-    only pages of its own host are read, two at a time. A page that cannot be read is skipped. Not for use in an event loop.
+    Pages are read as by the web action. For a sitemap (`https://site/sitemap.xml`, also packed, or a list of sitemaps) only
+    pages of its own host are read, two at a time. A page that cannot be read is skipped. Not for use in an event loop.
 
     Args:
         address: The address of a page or a sitemap.
-        most: Number of pages that are read from a sitemap.
+        most: Maximum number of pages that are read from a sitemap.
         max_bytes: Limit of the text of all pages.
         cache: A file that keeps pages for a day, so that a run that was stopped continues; None for no file.
         guard: Decides which addresses may be read; public ones by default.
         limits: Time, size and requests of a page.
         respect_robots: Leave out pages that a site's robots.txt asks not to read.
-        progress: A bar, a callback or nothing, in pages.
-        told: Called with the address and the reason of each page that is skipped; by default they are logged.
+        progress: A bar, a callback or nothing; it counts pages.
+        told: Called with the address and the reason of each page that is skipped; by default these are logged.
 
     Raises:
         DocumentError: The address cannot be read, no page can be read, or there is more text than `max_bytes`.
@@ -118,11 +118,11 @@ class _Site:
     listed: bool = False
 
     def reason_against(self, address: str) -> str:
-        """Why a page of a sitemap is not of its site; "" if it is, or if the user named it."""
+        """Why a page is refused: it leads to another site than the sitemap. "" if it is accepted."""
         return "" if not self.listed or _host(address) in self.hosts else "leads to another site"
 
     async def addresses(self, address: str, most: int, skipped: Skipped) -> list[str]:
-        """The addresses to read: this one, or those that it lists as a sitemap."""
+        """The addresses to read: the given address, or those that it lists if it is a sitemap."""
         if not re.search(r"\.xml(\.gz)?$", address.partition("?")[0].partition("#")[0].lower()):
             return [address]
         found: dict[str, None] = {}

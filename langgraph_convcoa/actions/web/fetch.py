@@ -40,7 +40,7 @@ _ROBOTS_SITES = 1_000
 
 
 class PageError(RetrievalError):
-    """A page cannot be read, with the reason."""
+    """A page cannot be read; the message says why."""
 
 
 async def read_body(response: httpx.Response, max_bytes: int) -> bytes:
@@ -55,7 +55,7 @@ async def read_body(response: httpx.Response, max_bytes: int) -> bytes:
 
 
 class BodyDecoder:
-    """Decodes gzip in pieces and stops at a limit; httpx would stop after it.
+    """Decodes gzip in pieces and stops at a limit; httpx would first decode a whole piece.
 
     Raises PageError beyond `max_bytes`, before or after decoding, and for another `Content-Encoding`.
     """
@@ -88,7 +88,7 @@ class BodyDecoder:
 
 
 def wait_before(attempt: int, response: httpx.Response | None = None) -> float:
-    """Seconds before the next attempt (0 is the first): as many as the server asks for, else twice as many each time."""
+    """Seconds before the next attempt: 0.5 after attempt 0, doubled after each, or more if the server asks for more."""
     own = _FIRST_WAIT * float(2**attempt)
     said = (response.headers.get("retry-after") or "").strip() if response is not None else ""
     return max(own, float(said[:9])) if said.isdecimal() else own
@@ -103,14 +103,14 @@ class FetchLimits:
     """Limits of time, size and requests for reading pages.
 
     Attributes:
-        seconds: For one page: its redirects, retries and body; as many again, 5 at most, to extract its text.
-        total_seconds: For all pages of a look-up; those that are not read by then are left out.
-        max_bytes: Of a body, compressed or not.
-        redirects: That are followed.
-        retries: After a lost connection or the statuses 429, 500, 502, 503 and 504.
-        per_host: Requests to one host at a time.
-        pdf_pages: Pages of a PDF that are read.
-        characters: Of a page's text that are kept.
+        seconds: For one page with its redirects and retries, and as many again to extract its text (web action: at most 5).
+        total_seconds: For all pages of a look-up. Pages that are not read in time are left out.
+        max_bytes: Maximum size of a body, compressed and decompressed.
+        redirects: Maximum number of redirects of a page.
+        retries: Maximum number of retries after a lost connection or the statuses 429, 500, 502, 503 and 504.
+        per_host: Maximum number of requests to one host at a time.
+        pdf_pages: Maximum number of pages of a PDF that are read.
+        characters: Maximum number of characters of a page's text that are kept.
     """
 
     seconds: float = 6.0
@@ -132,7 +132,7 @@ class FetchLimits:
 
 @dataclass(frozen=True)
 class RawPage:
-    """A page as it was sent: its address after redirects, its type and character set as the server says, its bytes."""
+    """A page as it was sent: its address after redirects, the type and character set that the server names, and its bytes."""
 
     url: str
     content_type: str
@@ -152,7 +152,7 @@ class Fetcher:
         types: frozenset[str] = PAGE_TYPES,
     ) -> None:
         self.guard, self.limits, self._types = guard, limits or FetchLimits(), types
-        # A page that one setting allows must not come out of the cache under another.
+        # A page that was read under one setting must not come from the cache under another setting.
         self.settings = f"{guard.allow_private} {respect_robots} {self.limits}"
         self._respect_robots = respect_robots
         self._robots: TTLCache[str, RobotFileParser] = TTLCache(_ROBOTS_SITES, _ROBOTS_SECONDS)
@@ -161,7 +161,7 @@ class Fetcher:
 
     @asynccontextmanager
     async def client(self) -> AsyncIterator[httpx.AsyncClient]:
-        """A client for the pages of one look-up, on its event loop."""
+        """A client for the pages of one look-up, on the current event loop."""
         transport = GuardedTransport(self.guard, await asyncio.to_thread(_ssl_context))
         headers = {**_HEADERS, "User-Agent": USER_AGENT}
         # With trust_env a proxy of the environment would take the place of the guarded transport.
@@ -178,7 +178,7 @@ class Fetcher:
         except TimeoutError as error:
             raise PageError(f"the page took longer than {self.limits.seconds:g} s") from error
         except (httpx.InvalidURL, ValueError) as error:
-            # httpx raises this for a Location such as data: or a broken name.
+            # httpx raises these errors for a Location such as data: or a broken name.
             raise PageError("the page redirects to what is no web address") from error
         except httpx.TransportError as error:
             raise PageError(f"the connection failed ({type(error).__name__})") from error
@@ -273,7 +273,7 @@ class Fetcher:
 
 @asynccontextmanager
 async def _paused(clock: asyncio.Timeout, places: asyncio.Semaphore) -> AsyncIterator[None]:
-    """Hold a place. The wait for it does not count as the page's time."""
+    """Hold a place of the semaphore. Waiting for the place does not count as the page's time."""
     loop = asyncio.get_running_loop()
     left = (clock.when() or loop.time()) - loop.time()
     clock.reschedule(None)

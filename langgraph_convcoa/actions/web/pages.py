@@ -1,4 +1,4 @@
-"""Extraction of a page's main text, without hidden characters and sentences that instruct a model."""
+"""Extraction of a page's main text, without hidden characters and without sentences that instruct a model."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _INSTRUCTIONS = re.compile(
             r"\b(?:note|notice|attention|important|instructions?|message|warning)\s*(?:to|for|:)\s*"
             rf"(?:the |any |all |every )?{_MODELS}\b",
             rf"\b(?:dear|hey|hello)\s+{_MODELS}\b",
-            # "AI models must report energy use" is a fact.
+            # Not matched, because it is a fact: "AI models must report energy use".
             rf"\b{_MODELS}\s*[,:]?\s+{_MUST}\b.{{0,60}}\b{_SAY}(?:\s+(?:only|that|with|exactly|yes|no)\b|\s*[:\"“])",
             r"\b(?:when|if|whenever)\b.{0,30}\b(?:asked|answering|summari[sz]ing|responding)\b"
             rf".{{0,60}}\b{_SAY}\b\s+(?:only|that|with|exactly)\b",
@@ -49,7 +49,7 @@ _INSTRUCTIONS = re.compile(
     re.IGNORECASE,
 )
 _FOLLOWING = 2
-"""Sentences after an instruction that are left out too: they say what a model should repeat."""
+"""This many sentences after an instruction are left out too: they often say what a model should repeat."""
 _LONGEST = 20_000
 
 

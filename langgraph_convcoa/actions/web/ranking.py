@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 _REMEMBERED = 4_000
 _MOST_PARTS = 100
-"""Parts that a title and snippet may be split into, far more than it has characters for."""
+"""A title with its snippet is split into fewer parts than this, because it is short."""
 _MOST_PASSAGES = 60
-"""Passages that are encoded for a look-up; of more, those that share most words with it."""
+"""A look-up encodes at most this many passages. If there are more, BM25 chooses them."""
 
 
 class WebRanker:
@@ -41,13 +41,13 @@ class WebRanker:
             Document(result.snippet or result.title, id=str(i), metadata={"title": result.title})
             for i, result in enumerate(results)
         ]
-        # A result is one pattern, as in the paper; windows of a long one have the ids "{id}#{n}".
+        # A result is one pattern, as in the paper; the windows of a long result have the ids "{id}#{n}".
         found = HopfieldRetriever.from_documents(shown, encoder=self._loaded(), k=_MOST_PARTS * len(results)).invoke(query)
         order = dict.fromkeys(int(str(document.id).split("#")[0]) for document in found)
         return [results[i] for i in order][:n]
 
     def passages(self, pages: Sequence[Page], query: str, k: int) -> list[Document]:
-        """The best passages of pages, each page a multi-vector document; with `source`, `title` and `date`."""
+        """The best passages of pages, with `source`, `title` and `date`. Each page is a multi-vector document."""
         from langgraph_convcoa.retrieval.documents.split import split_documents
         from langgraph_convcoa.retrieval.hybrid.bm25 import BM25Index
         from langgraph_convcoa.retrieval.retriever import HopfieldRetriever

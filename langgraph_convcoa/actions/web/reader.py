@@ -1,4 +1,4 @@
-"""Reading of pages: fetched, their text extracted in worker processes, and kept in a cache."""
+"""Reads pages: fetches them, extracts their text in worker processes, and keeps the text in a cache."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class PageReader:
         return dict(await self.once(f"page {self.fetcher.settings}\n{url}", lambda: self._load(client, url), self._kept))
 
     async def once(self, key: str, work: Callable[[], Awaitable[Any]], seconds: float) -> Any:
-        """The value of a key. It is computed once, also for concurrent callers; an `error` is kept for a minute."""
+        """The value of a key. It is computed once, even for concurrent callers; an `error` is kept for a minute."""
         async with self.fetcher.places(f"once {key}", 1):
             if (kept := await asyncio.to_thread(self._cache.get, key)) is not None:
                 return kept

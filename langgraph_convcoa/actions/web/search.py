@@ -1,4 +1,4 @@
-"""Web searches: ddgs, SearXNG, Tavily and Google, and any LangChain tool or function as one."""
+"""Web searches: ddgs, SearXNG, Tavily and Google, and any LangChain tool or function as a search."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class SearchResult:
 
 @runtime_checkable
 class SearchProvider(Protocol):
-    """A web search: `search` gives n results at most, best first; `name` is the key of its results in the cache."""
+    """A web search: `search` returns at most n results, best first. The cache keys contain `name`."""
 
     @property
     def name(self) -> str: ...
@@ -65,7 +65,7 @@ class SearchProvider(Protocol):
 def as_search(search: SearchProvider | BaseTool | BaseRetriever | Callable[..., Any] | str) -> SearchProvider:
     """The search that a user names. Raises InputError for an unknown name or a missing key.
 
-    That is "ddgs" (no key), "tavily", "google", "searxng" (its address in SEARXNG_URL), the base URL of a SearXNG, a
+    A search is "ddgs" (no key), "tavily", "google", "searxng" (its address in SEARXNG_URL), the base URL of a SearXNG, a
     LangChain tool or retriever, a function `f(query)`, plain or async, or an object with `search`.
     """
     if isinstance(search, str):
@@ -82,7 +82,7 @@ def as_search(search: SearchProvider | BaseTool | BaseRetriever | Callable[..., 
 
 
 def check_packages(*packages: str) -> None:
-    """Raise InputError if a package of the extra `web` is missing; by default those that read pages."""
+    """Raise InputError if a package of the extra `web` is missing. By default the packages that read pages are checked."""
     for package in packages or ("charset_normalizer", "lxml", "trafilatura"):
         if find_spec(package) is None:
             raise InputError(f'looking things up on the web needs {package}: pip install "langgraph-convcoa[web]"')
@@ -105,7 +105,7 @@ def _named(name: str) -> SearchProvider:
 
 
 class ToolSearch:
-    """A LangChain tool or retriever, or a function, as a search; `parse_results` says what it may return."""
+    """A LangChain tool, a retriever, or a function as a search. `parse_results` describes the results that it may return."""
 
     def __init__(self, tool: BaseTool | BaseRetriever | Callable[..., Any]) -> None:
         self._tool = tool
@@ -122,7 +122,7 @@ class ToolSearch:
             found = await tool(query)
         else:
             found = await asyncio.to_thread(tool, query)
-            # `lambda query: client.search(query)` of an asynchronous client.
+            # A lambda that calls an asynchronous client returns an awaitable.
             found = await found if inspect.isawaitable(found) else found
         return parse_results(found)[:n]
 
@@ -163,7 +163,7 @@ class _Service:
     async def _ask(
         self, method: str, path: str, results: str, n: int, hints: Mapping[int, str], **request: Any
     ) -> list[SearchResult]:
-        """The entries under `results`. Error messages contain neither the key nor the question."""
+        """The results under the key `results` of the answer. Error messages contain neither the key nor the question."""
         service, seconds = self.service, self.timeout
         try:
             client = httpx.AsyncClient(timeout=seconds, trust_env=False, headers={"Accept-Encoding": "gzip"})
@@ -213,7 +213,7 @@ class SearXNG(_Service):
 
 
 class Tavily(_Service):
-    """Searches with Tavily, by the key of TAVILY_API_KEY unless one is given."""
+    """Searches with Tavily, with the key in TAVILY_API_KEY unless a key is given."""
 
     def __init__(self, api_key: str | None = None, *, base_url: str = "https://api.tavily.com", timeout: float = 10.0) -> None:
         self._key = api_key or os.environ.get("TAVILY_API_KEY") or ""
@@ -229,7 +229,7 @@ class Tavily(_Service):
 
 
 class GoogleSearch(_Service):
-    """Searches with a Google Programmable Search Engine, by GOOGLE_API_KEY and GOOGLE_CSE_ID unless others are given."""
+    """Searches with a Google Programmable Search Engine, with GOOGLE_API_KEY and GOOGLE_CSE_ID unless they are given."""
 
     def __init__(
         self,
@@ -288,7 +288,7 @@ def _result(entry: Any) -> SearchResult | None:
         for keys in (_TITLES, _URLS, _SNIPPETS, _DATES)
     )
     if not date:
-        # Google's form.
+        # Google gives the date in the page's metatags.
         with suppress(AttributeError, IndexError, KeyError, TypeError):
             date = str(entry["pagemap"]["metatags"][0].get("article:published_time") or "")
     result = SearchResult.of(title, url, snippet, date)

@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class WebQueryingSettings(BaseModel):
-    """Settings of the `web_querying` action for a run; what is left empty is as the action was made."""
+    """Settings of the `web_querying` action for a run; a field that is left empty keeps the value of the action."""
 
     model_config = ConfigDict(extra="forbid")
 

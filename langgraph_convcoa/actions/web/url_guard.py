@@ -19,11 +19,11 @@ from langgraph_convcoa.errors import InputError, RetrievalError
 
 IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 Resolver = Callable[[str, int], Awaitable[list[str]]]
-"""From a host name and a port to its addresses."""
+"""A function from a host name and a port to the addresses of the host."""
 
 _MAX_URL = 2_048
 _ATTEMPTS = 4
-"""Addresses of a host that are tried."""
+"""At most this many addresses of a host are tried."""
 _PORTS = frozenset({80, 443})
 _WITH_PORT = re.compile(r"(?P<host>\[[^\]]*\]|[^:]*):(?P<port>\d{1,5})")
 _NAME = re.compile(r"[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?)*\.?", re.IGNORECASE)
@@ -49,7 +49,7 @@ class BlockedURLError(RetrievalError):
 
 
 def is_public(address: str | IPAddress) -> bool:
-    """True if an address (IPv4 or IPv6) is public. An IPv4 address inside an IPv6 address counts."""
+    """True if an address (IPv4 or IPv6) is public. A mapped or NAT64 address counts as the IPv4 address inside it."""
     parsed = _unwrapped(address)
     if parsed is None or any(parsed in network for network in _REFUSED_NETWORKS):
         return False
@@ -99,7 +99,7 @@ class Guard:
     """Decides about URLs, and about the addresses behind them.
 
     Public addresses on the ports 80 and 443 are allowed. `allow_private` adds hosts and networks ("wiki.intern",
-    "10.1.0.0/16", "127.0.0.1:8080"; InputError for anything else), or with True all but link-local and metadata addresses.
+    "10.1.0.0/16", "127.0.0.1:8080"; InputError for anything else), or with True all except those of `never_holds_pages`.
     """
 
     allow_private: bool | tuple[str, ...] = False
@@ -113,7 +113,7 @@ class Guard:
     def check_url(self, url: str | httpx.URL) -> httpx.URL:
         """Check and parse a URL. The address behind it is checked on connecting.
 
-        Raises BlockedURLError for a scheme other than http(s), a user name, or a disguised host.
+        Raises BlockedURLError for an invalid URL, a scheme other than http(s), a user name, or a disguised host.
         """
         if len(str(url)) > _MAX_URL:
             raise BlockedURLError(f"the address is longer than {_MAX_URL} characters")
@@ -125,7 +125,7 @@ class Guard:
             raise BlockedURLError(f"only http and https pages are read, not {parsed.scheme[:20] or 'a relative address'}")
         if parsed.userinfo:
             raise BlockedURLError("the address holds a user name or password")
-        # Port 0 would be taken for none.
+        # Port 0 would count as no port.
         if parsed.port is not None and not 0 < parsed.port < 65_536:
             raise BlockedURLError(f"port {parsed.port} is not allowed")
         host = parsed.raw_host.decode("ascii")
@@ -150,7 +150,7 @@ class Guard:
             if not never and (self.allow_private is True or any(entry.holds(host, address, port) for entry in self._allowed)):
                 continue
             if never or not is_public(address):
-                # Without the address, which would reveal the user's network.
+                # The message does not name the address, which would reveal the user's network.
                 raise BlockedURLError("the address leads to a private or local network")
             if port not in _PORTS:
                 raise BlockedURLError(f"port {port} is not allowed")
@@ -190,9 +190,9 @@ class _Allowed:
 
 
 class GuardedBackend(httpcore.AsyncNetworkBackend):
-    """Resolves a host once, has all its addresses checked, and connects to one of those.
+    """Resolves a host once, checks all its addresses, and connects to one of them.
 
-    DNS rebinding gains nothing: the name is not resolved again. TLS and the Host header still see the name.
+    DNS rebinding has no effect: the name is not resolved again. TLS and the Host header still use the name.
     """
 
     def __init__(self, guard: Guard) -> None:
@@ -231,7 +231,7 @@ class GuardedTransport(httpx.AsyncHTTPTransport):
 
     def __init__(self, guard: Guard, ssl_context: ssl.SSLContext) -> None:
         super().__init__(verify=ssl_context, trust_env=False)
-        # httpx has no argument for the network backend. Where its pool has another name, nothing may be sent unguarded.
+        # httpx has no argument for the network backend. If a release renames its pool, nothing may be sent unguarded.
         if not isinstance(getattr(self, "_pool", None), httpcore.AsyncConnectionPool):
             raise RuntimeError("this release of httpx is not supported: its connections cannot be guarded")
         self._guard = guard

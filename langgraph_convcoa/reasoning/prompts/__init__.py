@@ -1,4 +1,4 @@
-"""Prompt texts, one file each; `$name` stands for what is filled in."""
+"""Prompt texts, one file for each; `$name` is replaced by a value."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def _template(name: str) -> Template:
 
 
 def render(name: str, **values: str) -> str:
-    """Fill a prompt; a name that the text does not have, or lacks, is a KeyError."""
+    """Fill a prompt. Raises KeyError if a name in its text has no value."""
     return _template(name).substitute(values)
 
 
 def fence(evidence: Sequence[Excerpt], beside: Iterable[str] = ()) -> str:
-    """Evidence as one numbered list. Its name occurs neither in it nor in the texts `beside` it, so no text can close it.
+    """Put evidence as a numbered list into a fence. No piece and no text `beside` the fence has its name and could close it.
 
     Each piece has its number, its title or source, and its date. No line of a piece looks like the heading of another.
     """
@@ -54,5 +54,5 @@ def fence(evidence: Sequence[Excerpt], beside: Iterable[str] = ()) -> str:
 
 
 def unfenced(text: str) -> str:
-    """A text of others without what looks like the beginning or the end of a list of evidence."""
+    """Change a foreign text so that nothing in it looks like the beginning or the end of a fence."""
     return _FENCE.sub("‹", text)
