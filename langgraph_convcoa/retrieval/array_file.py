@@ -93,5 +93,5 @@ def mapped_tensors(path: Path) -> dict[str, npt.NDArray[Any]]:
 
 
 def checksum(values: npt.NDArray[Any], before: int = 0) -> int:
-    """CRC-32 of the bytes of an array, after what `before` is the checksum of."""
+    """CRC-32 of the bytes of an array; `before` is the checksum of the bytes that precede them."""
     return zlib.crc32(values.reshape(-1).view(np.uint8).data, before)

@@ -20,7 +20,7 @@ _BATCH_CHARACTERS = 500_000
 class Committed(NamedTuple):
     """The result of a commit. Documents without text count in `given` only."""
 
-    ids: Sequence[str] = ()  # Of the documents, in the order given.
+    ids: Sequence[str] = ()  # Ids of the documents, in the order given.
     added: int = 0
     updated: int = 0
     unchanged: int = 0
@@ -46,8 +46,8 @@ class Entry(NamedTuple):
 class Selection(NamedTuple):
     """What a batch of documents adds to a corpus."""
 
-    entries: list[Entry]  # Documents to store: the new ones, then those that replace another.
-    replaced: list[str]  # Ids of the latter.
+    entries: list[Entry]  # Documents to store: new documents, then replacements of stored documents.
+    replaced: list[str]  # Ids of the documents that are replaced.
     done: Committed  # The result of storing them.
 
 
@@ -68,7 +68,7 @@ def content_digest(passages: Iterable[Document]) -> bytes:
     """A hash of the ids, texts and metadata of a document's passages."""
     digest = hashlib.sha256()
     for passage in passages:
-        # As JSON has them, keys are texts, which can be sorted.
+        # JSON turns keys into texts, which can be sorted.
         metadata = json.loads(json.dumps(passage.metadata))
         content = [passage.id, passage.page_content, json.dumps(metadata, sort_keys=True)]
         digest.update(json.dumps(content).encode())
@@ -76,7 +76,7 @@ def content_digest(passages: Iterable[Document]) -> bytes:
 
 
 def documents_of(ids: Iterable[str], passages: Iterable[Document]) -> list[Document]:
-    """Copies of the documents, or passages of longer ones, of these ids that are among passages in order."""
+    """Copies of the documents, or parts of longer ones, with these ids; `passages` holds them in order."""
     parts = {str(passage.id): passage for passage in passages}
     whole = {entry.id: entry.passages for entry in entries_of(parts.values())}
     return [rejoined(name, whole.get(name) or [parts[name]]) for name in ids if name in whole or name in parts]
@@ -90,10 +90,10 @@ def select(
     digests: Callable[[Sequence[str]], Mapping[str, bytes]],
     owners: Callable[[Sequence[str]], Mapping[str, str]],
 ) -> Selection:
-    """Split documents into passages, without those that have no text or are stored already.
+    """Split documents into passages; skip documents that have no text or are already stored.
 
-    A document replaces a stored one with its id and another content; without `replace` that is an error. `digests` gives the
-    `content_digest` of stored documents by id, and `owners` the document of each stored passage.
+    With `replace`, a document replaces a stored one that has its id but other content; otherwise that is an error. `digests`
+    gives the `content_digest` of stored documents by id, and `owners` the document's id of each stored passage.
 
     Raises:
         InputError: An id or metadata cannot be stored.
@@ -136,7 +136,7 @@ def select(
 
 
 def batches_of(documents: Iterable[Document]) -> Iterator[list[Document]]:
-    """Documents in batches for one commit: up to 256, or until they have 500,000 characters."""
+    """Documents in batches, one for each commit: up to 256 documents, or until they have 500,000 characters."""
     batch: list[Document] = []
     characters = 0
     for document in documents:
@@ -150,7 +150,7 @@ def batches_of(documents: Iterable[Document]) -> Iterator[list[Document]]:
 
 
 def distinct(ids: Iterable[str]) -> list[str]:
-    """Ids, each once, in order; a string is one id. InputError for other types."""
+    """The ids without repetitions, in order; a single string is one id. Raises InputError for other types."""
     if not isinstance(ids, Iterable):
         raise InputError(f"The ids must be a list of texts, not {type(ids).__name__}.")
     names = [ids] if isinstance(ids, str) else list(dict.fromkeys(ids))
@@ -194,7 +194,7 @@ def check_storable(document: Document) -> None:
 
 
 def _distinct(documents: Iterable[Document]) -> list[Document]:
-    """Documents without repetitions of one id and content."""
+    """The documents without repetitions that have the same id and content."""
     kept: list[Document] = []
     seen: dict[str | None, Document] = {}
     for document in documents:
@@ -207,5 +207,5 @@ def _distinct(documents: Iterable[Document]) -> list[Document]:
 
 def _entry(passages: list[Document]) -> Entry:
     name, first = passages[0].metadata.get("document_id"), str(passages[0].id)
-    # A document of one passage has its own id, whatever its metadata says.
+    # A document that is a single passage has the id of the passage, whatever its metadata says.
     return Entry(str(name) if first == f"{name}#1" else first, passages)

@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from langgraph_convcoa.retrieval.graph.settings import GraphSettings
 
 Numbers: TypeAlias = npt.NDArray[np.int64]
-"""Passages by their numbers in a view."""
+"""Numbers of passages in a view."""
 
 ATTEMPTS = 5
-"""Tries of a search or a reading while the corpus changes."""
+"""Attempts at a search or a reading while the corpus changes."""
 _READ_AT_ONCE = 1000
 
 Result = TypeVar("Result")
@@ -49,8 +49,8 @@ class Listed(NamedTuple):
     """A document of a view without its text."""
 
     id: str
-    metadata: Mapping[str, Any]  # Of its first passage.
-    numbers: list[int]  # Of its passages.
+    metadata: Mapping[str, Any]  # Metadata of its first passage.
+    numbers: list[int]  # Numbers of its passages.
 
 
 class StaleSnapshot(RetrievalError):
@@ -62,9 +62,9 @@ class Query:
     """Questions in their conversations, with the settings of `HopfieldRetriever`."""
 
     questions: Sequence[str]  # q questions.
-    turns: Sequence[Sequence[tuple[str, str]]]  # Earlier turns of each, oldest first.
+    turns: Sequence[Sequence[tuple[str, str]]]  # Earlier turns of each question, oldest first.
     states: Vectors  # Query states, (q, d).
-    k: int  # Passages wanted for each.
+    k: int  # Passages wanted for each question.
     encoder: Encoder
     beta: float = 10.0
     passage_weight: float = 1.0
@@ -77,7 +77,7 @@ class Query:
     graph: GraphSettings | None = None
 
     def one(self, row: int) -> Query:
-        """One of the questions."""
+        """The query for one of the questions."""
         part = slice(row, row + 1)
         return replace(self, questions=self.questions[part], turns=self.turns[part], states=self.states[part])
 
@@ -87,11 +87,11 @@ class View(Protocol):
 
     @property
     def source(self) -> str:
-        """An id of the corpus; the keys are valid in it."""
+        """An id of the corpus in which the keys are valid."""
 
     @property
     def keys(self) -> npt.NDArray[np.int64]:
-        """(n,), growing: the key of each passage, the same in all states and never reused."""
+        """(n,): the key of each passage, in rising order. A key is the same in all states and never reused."""
 
     @property
     def numbers(self) -> Numbers:
@@ -106,13 +106,13 @@ class View(Protocol):
         """The patterns of all n passages, checked for damage."""
 
     def patterns_for(self, sets: Numbers) -> Patterns:
-        """The patterns of all passages; only those of the given ones are checked for damage."""
+        """The patterns of all passages; only the patterns of the passages `sets` are checked for damage."""
 
     def __len__(self) -> int:
         """Number of passages that are not deleted."""
 
     def fetch(self, numbers: Sequence[int]) -> list[Passage]:
-        """The passages of these numbers; StaleSnapshot if one was deleted meanwhile."""
+        """The passages with these numbers; StaleSnapshot if a passage was deleted meanwhile."""
 
     def listed(self) -> list[Listed]:
         """The documents in the order of their first passages."""
@@ -134,10 +134,10 @@ class Lexical(Protocol):
 
 
 class Corpus(Protocol):
-    """What a `HopfieldRetriever` searches. Subclass it for the defaults."""
+    """The passages that a `HopfieldRetriever` searches. Subclass it to inherit the defaults."""
 
     complete: ClassVar[bool] = True  # False if a view holds only candidates for one question.
-    path: Path | None = None  # Its folder.
+    path: Path | None = None  # Folder of the corpus.
     bm25: Lexical | None = None
     graph: GraphFollower | None = None
 
@@ -150,7 +150,7 @@ class Corpus(Protocol):
         """The present state."""
 
     def view(self, query: Query) -> View:
-        """The state that questions are searched in."""
+        """The state in which the questions are searched."""
         return self.snapshot()
 
     async def aview(self, query: Query) -> View:
@@ -158,7 +158,7 @@ class Corpus(Protocol):
         return await run_in_executor(None, self.view, query)
 
     def beside(self, view: View, number: int, count: int) -> tuple[list[Passage], list[Passage]]:
-        """Up to `count` passages before and after one of a view, in the order of the corpus, the nearest first."""
+        """Up to `count` passages before and after a passage of a view, in the order of the corpus; the nearest come first."""
         live = view.numbers
         place = int(np.searchsorted(live, number))
         before, after = live[max(0, place - count) : place][::-1], live[place + 1 : place + 1 + count]
@@ -176,27 +176,27 @@ class Corpus(Protocol):
     ) -> Iterator[Committed]:
         """Add documents in one or more commits; each yielded result has been committed.
 
-        Documents that exist with the same id and content are skipped. With `replace` a document replaces the one with its id;
-        otherwise another content is an error.
+        Documents that exist with the same id and content are skipped. With `replace`, a document replaces the one with its id;
+        without it, other content under the same id is an error.
         """
 
     @abstractmethod
     def delete(self, ids: Iterable[str]) -> list[str]:
-        """Delete the documents of these ids that exist, all or none, and return their ids.
+        """Delete the documents with these ids, all or none, and return the ids that existed.
 
         InputError for the id of a passage of a longer document.
         """
 
     @abstractmethod
     def documents(self, ids: Iterable[str]) -> list[Document]:
-        """Copies of the documents, or passages of longer ones, of these ids that exist, in this order."""
+        """Copies of the documents, or parts of longer ones, with these ids, in this order; missing ids are skipped."""
 
     def default_settings(self) -> dict[str, Any]:
-        """Default settings of a retriever over it."""
+        """Default settings of a retriever over this corpus."""
         return {}
 
     def save_lexical(self) -> bool:
-        """Write the BM25 index of an index on disk; False if it is not on disk, or cannot be written."""
+        """Write the BM25 index to disk; False if the corpus is not on disk, or the file cannot be written."""
         return False
 
     def compact(self) -> None:
@@ -204,16 +204,16 @@ class Corpus(Protocol):
         return
 
     def close(self) -> None:
-        """Close its connections, if it has any."""
+        """Close the connections of the corpus, if there are any."""
         return
 
     def keep_settings(self, path: str | Path, settings: Mapping[str, Any], dtype: PatternType | None) -> bool:
-        """Keep a retriever's settings with a corpus that is stored at this path; False if it is stored elsewhere."""
+        """Store a retriever's settings with the corpus; False if the corpus is not stored at this path."""
         return False
 
 
 def settled(reading: Callable[[], Result]) -> Result:
-    """The result of a reading, repeated while the corpus changes; StaleSnapshot if it keeps changing."""
+    """Return the result of a reading. Repeat it if the corpus changes; raises StaleSnapshot if it keeps changing."""
     for _ in range(ATTEMPTS - 1):
         with suppress(StaleSnapshot):
             return reading()
@@ -221,14 +221,14 @@ def settled(reading: Callable[[], Result]) -> Result:
 
 
 def read(view: View, numbers: Numbers | None = None) -> Iterator[Passage]:
-    """Passages of these numbers, fetched some at a time; all passages when None."""
+    """The passages with these numbers, fetched in batches; all passages if `numbers` is None."""
     chosen = view.numbers if numbers is None else numbers
     for start in range(0, len(chosen), _READ_AT_ONCE):
         yield from view.fetch(chosen[start : start + _READ_AT_ONCE].tolist())
 
 
 def _until_gone(view: View, numbers: Sequence[int]) -> list[Passage]:
-    """The passages of these numbers up to the first deleted one."""
+    """The passages with these numbers, up to the first deleted passage."""
     found: list[Passage] = []
     with suppress(StaleSnapshot):
         for number in numbers:

@@ -26,7 +26,7 @@ class EditableRetriever(DocumentIndex):
     asynchronous form, with an `a` before its name, that runs it in a thread.
     """
 
-    # Fields, so that `configurable_fields` copies them; never dumped.
+    # Pydantic fields, so that `configurable_fields` copies them; they are never dumped.
     corpus: SkipValidation[Corpus] = Field(repr=False, exclude=True)
     encoder: SkipValidation[Encoder] = Field(repr=False, exclude=True)
 
@@ -44,14 +44,14 @@ class EditableRetriever(DocumentIndex):
         disk is written batch by batch, so a killed run can be run again.
 
         Args:
-            documents: One without an id gets an id made of its title and text.
+            documents: A document without an id gets an id made of its title and text.
             ids: An id for each document, in place of its own.
             cache: As for `HopfieldRetriever.from_documents`.
             progress: As for `HopfieldRetriever.from_documents`.
 
         Raises:
             InputError: An id or metadata cannot be stored, or the corpus is a vector store.
-            RetrievalError: A stored document has the id and another content, or documents cannot be encoded or written.
+            RetrievalError: A stored document has the same id but other content, or documents cannot be encoded or written.
         """
         return self._ingest(documents if ids is None else _named(documents, ids), False, cache, progress)
 
@@ -84,7 +84,7 @@ class EditableRetriever(DocumentIndex):
         cache: PatternCache | str | Path | None = None,
         progress: Progress = False,
     ) -> list[str]:
-        """`add_documents`, where a document replaces the one with its id."""
+        """Like `add_documents`, but a document replaces the stored one with its id."""
         return self._ingest(documents, True, cache, progress)
 
     async def aupdate(self, documents: Iterable[Document], **options: Any) -> list[str]:
@@ -103,7 +103,7 @@ class EditableRetriever(DocumentIndex):
         return {"succeeded": self.update(items, **kwargs), "failed": []}
 
     def delete(self, ids: Iterable[str] | None = None, **kwargs: Any) -> DeleteResponse:
-        """Delete documents by their ids; missing ones are skipped. The result names those that existed (`succeeded`).
+        """Delete documents by their ids; missing ids are skipped. `succeeded` in the result has the ids that existed.
 
         InputError without ids, for the id of a passage of a longer document, or if the corpus is a vector store.
         """
@@ -113,9 +113,9 @@ class EditableRetriever(DocumentIndex):
         return {"num_deleted": len(gone), "succeeded": gone, "num_failed": 0, "failed": []}
 
     def get_by_ids(self, ids: Sequence[str], /) -> list[Document]:
-        """The documents of these ids that exist, in this order; the id of a passage gives that part of its document.
+        """The documents with these ids, in order; missing ids are skipped. A passage's id gives that part of its document.
 
-        InputError if the ids are no texts, or the corpus is a vector store.
+        Raises InputError if the ids are not texts, or the corpus is a vector store.
         """
         return self.corpus.documents(ids)
 
@@ -128,7 +128,7 @@ class EditableRetriever(DocumentIndex):
         return self.get_by_ids(ids)
 
     def close(self) -> None:
-        """Close the connections of the corpus, as to an engine; a `with` block does it too."""
+        """Close the connections of the corpus, such as those to an engine; a `with` block does this too."""
         self.corpus.close()
 
     def __enter__(self) -> Self:
@@ -143,7 +143,7 @@ class EditableRetriever(DocumentIndex):
 
 
 def checked_documents(documents: Iterable[Document]) -> Iterable[Document]:
-    """The documents, with InputError for other objects: at once for a list, else when they are read."""
+    """Raise InputError for objects that are not documents: at once for a list, otherwise while they are read."""
     if not isinstance(documents, Iterable):
         raise InputError(f"The documents must be a list or another iterable, not {type(documents).__name__}.")
 

@@ -17,7 +17,7 @@ from langchain_core.documents import Document
 from langgraph_convcoa.errors import InputError
 
 Filter: TypeAlias = Mapping[str, Any] | Callable[[Document], bool]
-"""Metadata that a passage must have, as `predicate` reads it, or a function of the passage."""
+"""Conditions on a passage's metadata (see `predicate`), or a function of the passage."""
 
 _Test: TypeAlias = Callable[[Document], bool]
 _Condition = TypeVar("_Condition")
@@ -35,7 +35,7 @@ _LISTS = (list, tuple, set, frozenset)
 
 
 class FilterEvaluator(ABC, Generic[_Condition]):
-    """Reads the filter language; a subclass makes each part a test of a passage, SQL or an expression of an engine."""
+    """Reads the filter language; a subclass turns each part into a test of a passage, SQL or an engine's expression."""
 
     @abstractmethod
     def all(self, parts: Sequence[_Condition]) -> _Condition:
@@ -47,7 +47,7 @@ class FilterEvaluator(ABC, Generic[_Condition]):
 
     @abstractmethod
     def among(self, name: str, values: Sequence[Any]) -> _Condition:
-        """A field equals one of some values; a missing field is None."""
+        """A field equals one of the values; a missing field counts as None."""
 
     @abstractmethod
     def exists(self, name: str) -> _Condition:
@@ -66,7 +66,7 @@ class FilterEvaluator(ABC, Generic[_Condition]):
         """A function accepts the passage."""
 
     def any(self, parts: Sequence[_Condition]) -> _Condition:
-        """One part holds."""
+        """At least one part holds."""
         return self.negated(self.all([self.negated(part) for part in parts]))
 
     def read(self, condition: Filter, depth: int = 0) -> _Condition:
@@ -141,13 +141,13 @@ def predicate(condition: Filter) -> _Test:
 
     - `$eq`, `$ne`: equal or not.
     - `$gt`, `$gte`, `$lt`, `$lte`, `$between` (two bounds, both within): order of numbers, texts or dates.
-    - `$in`, `$nin`: one of a list or none of it.
+    - `$in`, `$nin`: one of the values in a list, or none of them.
     - `$contains`: a list with the value, or a text with the text.
     - `$exists`: True if the field exists, or False.
     - `$not`: not all of its operators hold.
 
-    `{"$and": [...]}` and `{"$or": [...]}` take lists of filters or functions, and `{"$not": ...}` one. A missing field has the
-    value None: it equals nothing else and has no order, so `$ne` and `$nin` hold.
+    `{"$and": [...]}` and `{"$or": [...]}` take lists of filters or functions, and `{"$not": ...}` takes one. A missing field
+    has the value None: it equals nothing else and has no order, so `$ne` and `$nin` hold.
 
     Raises:
         InputError: An operator is unknown or its value has the wrong kind; on a call, a passage's value cannot be compared.
@@ -234,7 +234,7 @@ def _kind(value: Any) -> str | None:
     if isinstance(value, bool):
         return None
     if isinstance(value, Real):
-        # A number that is no float, however large, is no NaN.
+        # Numbers other than floats, however large, are never NaN.
         return None if value != value else "number"
     if isinstance(value, datetime):
         return "time"

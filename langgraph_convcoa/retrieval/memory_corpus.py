@@ -40,9 +40,9 @@ class Memory:
     """Passages and their patterns in memory: a `View`, one state of a `MemoryCorpus`."""
 
     passages: list[Document]  # n documents with ids.
-    patterns: Patterns  # Of each passage y_0 of the whole, then its windows Y.
+    patterns: Patterns  # For each passage, y_0 of the whole passage, then its windows Y.
     spans: npt.NDArray[np.int64]  # (N - n, 2), the places of all windows in their passages' texts, in characters.
-    # (n,), growing, never reused in the same source; 0 to n - 1 when left out.
+    # (n,), in rising order, never reused in the same source; 0 to n - 1 by default.
     keys: Numbers = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     source: str = field(default_factory=lambda: secrets.token_hex(16))
 
@@ -66,7 +66,7 @@ class Memory:
 
     def set_spans(self, index: int) -> list[Span]:
         """The places of a passage's windows in its text."""
-        # Each set before this one has one row, y_0, that is no window.
+        # Each set before this one has one row, y_0, that is not a window.
         start, stop = int(self.patterns.offsets[index]) - index, int(self.patterns.offsets[index + 1]) - index - 1
         return [(int(a), int(b)) for a, b in self.spans[start:stop]]
 
@@ -98,7 +98,7 @@ class Memory:
         return Memory(passages, self.patterns.select(sets), _span_array(spans), self.keys[sets], self.source)
 
     def joined(self, other: Memory) -> Memory:
-        """The passages of both, with the source of this one; the other's keys are greater."""
+        """The passages of both memories, with the source of this one; the other's keys must be greater."""
         if not len(self):
             return Memory(other.passages, other.patterns, other.spans, other.keys, self.source)
         one, two = self.patterns, other.patterns
@@ -190,7 +190,7 @@ class MemoryCorpus(Corpus):
 
 
 def _owners(state: Memory, there: Mapping[str, Sequence[int]], _ids: Sequence[str]) -> dict[str, str]:
-    """The document of each passage."""
+    """The id of each passage's document."""
     return {str(state.passages[number].id): name for name, numbers in there.items() for number in numbers}
 
 
@@ -202,7 +202,7 @@ def encoded_memory(
     progress: Progress,
     first_key: int = 0,
 ) -> Memory:
-    """Passages with the patterns of them and their windows; the keys start at `first_key`."""
+    """Encode passages and their windows into patterns; the keys start at `first_key`."""
     spans = [windows(passage.page_content) for passage in passages]
     texts = [
         text

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class LongWork:
-    """A bar, with advice once the work is expected to take over a minute."""
+    """A bar that also prints advice once the work is expected to take over a minute."""
 
     advice: str
 

@@ -54,25 +54,25 @@ class HopfieldRetriever(EditableRetriever):
     state is normalise(x + lambda sparsemax(beta_h x H^T) H).
 
     A call may override `k`, `history`, `filter`, `score_threshold` and `graph`. With `neighbours=n` a part of a long document
-    is returned with up to n parts before and after it; `part` in its metadata is the place of what was found.
+    is returned with up to n parts before and after it; `part` in its metadata is the place of the found part.
 
-    A returned document has in its metadata `source`, `score`, `quote` (the best window) and `certified`: True if its ranking
-    is proved to be exact. Documents are compared without these. A query is cut off at the encoder's length.
+    The metadata of a returned document has `source`, `score`, `quote` (the best window) and `certified`: True if its ranking
+    is proved to be exact. Comparing documents ignores these, except `source`. A query is cut off at the encoder's length.
 
     Attributes:
         k: The most documents that are returned.
         beta: Inverse temperature of the association: 0 for the mean of the windows, infinity for the best window.
         passage_weight: w, the weight of the whole-passage pattern.
-        lexical_weight: Weight of BM25 of the question over its best score; 0 for no BM25.
-        lexical_history: The same for a follow-up's words with those of the earlier turns.
+        lexical_weight: Weight of the question's BM25, which is divided by its best score; 0 for no BM25.
+        lexical_history: The same weight for a follow-up's words together with the words of earlier turns.
         history_weight: lambda, the weight of earlier turns.
         history_beta: beta_h, inverse temperature of the association with earlier turns.
-        score_threshold: The least score of a returned document.
+        score_threshold: The lowest score of a returned document.
         filter: Metadata that passages must have (`filters.predicate`), or a function that accepts a passage.
         return_association: Return the weights of the windows under `association`: [{text, start, end, weight}].
         graph: True or `GraphSettings`: a walk along the evidence graph, from the best passages and the names in the question,
-            ranks what it reaches. Scores stay those of the passages and need not descend; `graph_path` is the way to a raised
-            passage. Vector stores, engines and indexes that were made without a graph have none.
+            ranks the passages that it reaches. Scores stay those of the search and need not descend. `graph_path` is the way
+            to a raised passage. Vector stores, engines, and indexes that were made without a graph have no graph.
         corpus: Passages in memory, an index on disk, a vector store or an engine. `model_copy` shares it.
         encoder: The encoder of the queries and the corpus.
         model: The trained query side: "default" (in the package), "untrained", a folder that `convcoa train` made, or a
@@ -159,7 +159,7 @@ class HopfieldRetriever(EditableRetriever):
         """Encode documents and make a retriever over them, in memory or in an index on disk.
 
         Args:
-            documents: Long ones are split into passages `{id}#{n}`; `metadata["title"]` is encoded with the text. An empty
+            documents: Long documents become passages `{id}#{n}`; `metadata["title"]` is encoded with the text. An empty
                 list makes an empty retriever.
             k: The most documents that are returned.
             encoder: An encoder, LangChain embeddings or a model name; all-MiniLM-L6-v2 when None.
@@ -170,7 +170,7 @@ class HopfieldRetriever(EditableRetriever):
             **settings: The class's other attributes, such as `beta=20.0`.
 
         Raises:
-            RetrievalError: None of the documents has text, an id is used twice, or the documents cannot be encoded or stored.
+            RetrievalError: No document has text, an id is used twice, or the documents cannot be encoded or stored.
         """
         # The settings are checked before minutes of encoding.
         retriever = cls(corpus=MemoryCorpus(), encoder=encoder, k=k, **settings)
@@ -246,15 +246,15 @@ class HopfieldRetriever(EditableRetriever):
     ) -> Self:
         """A retriever over an engine, PostgreSQL with pgvector or Milvus, for many passages, writers and programs.
 
-        The engine names candidates by vector and by BM25, which are ranked by the exact score. Only they can be found, so
-        nothing is certified. A `filter` is a mapping. There is no evidence graph. Adding documents makes the collection.
+        The engine names candidates by vector and by BM25; the exact score ranks them. Only candidates can be found, so
+        nothing is certified. A `filter` must be a mapping. There is no evidence graph. Adding documents makes the collection.
 
         Args:
             engine: An engine, or its address: postgresql://user@host:5432/database?collection=NAME&tenant=NAME.
-            collection: In place of the address's.
-            tenant: Owner of the passages, in place of the address's; those of others are never seen.
+            collection: Replaces the collection in the address.
+            tenant: Owner of the passages; replaces the tenant in the address. Passages of other tenants are never seen.
             encoder: The encoder of the collection; all-MiniLM-L6-v2 when None.
-            candidates: Passages named by vector, and as many by words, for a question; at least k.
+            candidates: Passages that the engine names for a question by vector, and the same number by words; at least k.
             timeout: Seconds until the engine's answer, or a RetrievalError.
             **settings: The class's other attributes.
 
@@ -268,7 +268,7 @@ class HopfieldRetriever(EditableRetriever):
 
     @classmethod
     def from_shards(cls, *_arguments: Any, **_settings: Any) -> NoReturn:
-        """Removed: search one index, or an engine with `from_engine`. It raises InputError, and goes in the next release."""
+        """Removed: search one index, or an engine with `from_engine`. It raises InputError; the next release lacks it."""
         raise InputError(SHARDS_REMOVED)
 
     @classmethod
@@ -278,7 +278,7 @@ class HopfieldRetriever(EditableRetriever):
         Args:
             path: The folder.
             encoder: The encoder of the index; when None a sentence-transformers model is opened by its saved name.
-            **settings: In place of the saved ones. `graph=True` makes a missing graph at the first search.
+            **settings: Replace the saved settings. `graph=True` makes a missing graph at the first search.
 
         Raises:
             InputError: A setting is out of range.
@@ -335,7 +335,7 @@ class HopfieldRetriever(EditableRetriever):
     ) -> list[list[tuple[str, float]]]:
         """The ids and scores of the best passages for each query, best first; with a `graph`, in the order of its walk.
 
-        `histories` has a history or None for each query; the other arguments are used in place of the retriever's.
+        `histories` has a history or None for each query; the other arguments replace the retriever's settings.
         """
         called = self._called(k=k, filter=filter, score_threshold=score_threshold)
         if isinstance(queries, str):
@@ -346,9 +346,9 @@ class HopfieldRetriever(EditableRetriever):
         return [[(str(hit.passage.document.id), hit.score) for hit in hits] for hits in found]
 
     def history_aware(self) -> Runnable[dict[str, Any] | str, list[Document]]:
-        """The retriever on `{"input": str, "chat_history": messages}`, in place of `create_history_aware_retriever`.
+        """Retrieve for `{"input": str, "chat_history": messages}`: a replacement for `create_history_aware_retriever`.
 
-        It needs no model call. `chat_history` may be absent, and may end with the input; a string is an input without it.
+        It needs no model call. `chat_history` may be missing, or end with the input. A string is an input without a history.
         """
 
         def conversation(inputs: Mapping[str, Any] | str) -> tuple[str, History]:
@@ -369,7 +369,7 @@ class HopfieldRetriever(EditableRetriever):
         return RunnableLambda(retrieve, afunc=aretrieve, name="history_aware_retriever")
 
     def check_encoder(self) -> None:
-        """Load the encoder and compare it with that of an index, as the first search does otherwise."""
+        """Load the encoder and compare it with the encoder of an index; otherwise the first search does this."""
         self.corpus.snapshot().check_encoder(self.encoder)
 
     def _called(self, **options: Any) -> Self:
@@ -456,12 +456,12 @@ class HopfieldRetriever(EditableRetriever):
         return LangSmithRetrieverParams(ls_retriever_name="hopfield", ls_embedding_provider=type(self.encoder).__name__)
 
     def save_pretrained(self, path: str | Path, *, dtype: PatternType | None = None) -> None:
-        """Save the corpus and the settings as an index, in place of an index there, completely or not at all.
+        """Save the corpus and the settings as an index, completely or not at all; an index in the folder is replaced.
 
         A trained model is saved with it.
 
         Args:
-            path: A folder that is empty, does not exist or holds an index. For the searched index only settings are saved.
+            path: A folder that is empty, does not exist or holds an index. For the searched index, only settings are saved.
             dtype: "float32" or "int8"; the patterns' own type when None.
 
         Raises:
@@ -486,7 +486,7 @@ class HopfieldRetriever(EditableRetriever):
 
 
 def _query_text(query: str) -> str:
-    """A question as it is encoded; InputError if it is no text or empty."""
+    """The text of a question for the encoder; InputError if it is not a text, or is empty."""
     if not isinstance(query, str):
         raise InputError(f"The question must be a string, not {type(query).__name__}.")
     text = clean(query).strip()

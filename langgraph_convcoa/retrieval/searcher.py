@@ -24,11 +24,11 @@ _OF_THE_QUESTION = frozenset({"score", "certified", "quote", "association", "gra
 class Hit(NamedTuple):
     """A found passage."""
 
-    number: int  # In the view.
+    number: int  # Number in the view.
     score: float
     passage: Passage
     certified: bool  # True if the ranking is proved to be exact.
-    path: Sequence[str] = ()  # From the question along the evidence graph, if that raised the passage.
+    path: Sequence[str] = ()  # Way from the question along the evidence graph, if the graph raised the passage.
 
 
 class FoundMetadata(dict[str, Any]):
@@ -62,7 +62,7 @@ def find(corpus: Corpus, view: View, query: Query, *, paths: bool = False) -> li
     extra = _lexical(corpus, view, query)
     graph = corpus.graph.links(view) if query.graph is not None and corpus.graph is not None else None
     first = query if graph is None else replace(query, k=max(query.k, FIRST))
-    # Once: a filter may read all metadata.
+    # Computed once: a filter may read all metadata.
     allowed = view.allowed(query.filter)
     found: list[list[Hit]] = []
     for row, ranking in enumerate(_search(view.patterns, first, extra, allowed)):
@@ -87,7 +87,7 @@ def _hits(view: View, query: Query, ranking: Ranking, *, certified: bool) -> lis
 
 
 def _with_paths(view: View, hits: list[Hit], walked: Walk, numbers: Numbers) -> list[Hit]:
-    """Hits with their ways along a walk; `numbers` are those of the walk's passages in the view."""
+    """Hits with their ways along a walk; `numbers` has the number in the view of each passage of the walk."""
     known = {hit.number: hit.passage for hit in hits}
 
     def document(node: int) -> Document:
@@ -143,7 +143,7 @@ def _search(patterns: Patterns, query: Query, extra: Vectors | None, allowed: np
 
 
 def _best(mass: npt.NDArray[np.float64], k: int) -> Numbers:
-    """The k greatest values above 0, in order; equal ones by number."""
+    """The places of the k greatest values above 0, greatest first; equal values in the order of their places."""
     bound = np.partition(mass, len(mass) - k)[len(mass) - k] if k < len(mass) else 0.0
     there = np.flatnonzero((mass >= bound) & (mass > 0))
     return there[np.argsort(-mass[there], kind="stable")][:k]
@@ -168,6 +168,6 @@ def hit_document(view: View, hit: Hit, query: Query, *, association: bool) -> Do
             for text, (start, end), weight in zip(texts, spans, shares, strict=True)
         ]
     found = Document(id=passage.id, page_content=passage.page_content)
-    # The constructor would copy it into a plain dict.
+    # The constructor would copy the metadata into a plain dict.
     found.metadata = FoundMetadata(metadata)
     return found

@@ -27,7 +27,7 @@ def surroundings(corpus: Corpus, view: View, hits: Sequence[Hit], neighbours: in
 
 
 def joined(document: Document, parts: Sequence[Passage]) -> Document:
-    """A found document with the parts around it; `part` in its metadata is the place of what was found."""
+    """A found document with the parts around it; `part` in its metadata is the place of the found part."""
     if len(parts) == 1:
         return document
     text, place = parts[0].document.page_content, 0
@@ -51,7 +51,7 @@ def _is_part(passage: Passage) -> bool:
 
 
 def _run(found: Passage, beside: Sequence[Passage], taken: set[str | None]) -> list[Passage]:
-    """Passages, nearest first, up to the first that is taken or does not adjoin the one before."""
+    """Passages, nearest first, up to the first passage that is taken or does not adjoin the previous passage."""
     run: list[Passage] = []
     last = found
     for passage in beside:
@@ -70,5 +70,5 @@ def _goes_on(one: Passage, other: Passage) -> bool:
 
 
 def _gap(first: Document, second: Document) -> int:
-    """Characters between two parts of a document; negative where the second begins before the first ends."""
+    """Characters between two parts of a document; negative if the second begins before the first ends."""
     return int(second.metadata["start"]) - int(first.metadata["start"]) - len(first.page_content)

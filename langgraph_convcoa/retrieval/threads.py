@@ -1,4 +1,4 @@
-"""Threads for matrix work, in a pool for a block."""
+"""Threads for matrix products."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ def cores() -> int:
     wanted = os.environ.get("OMP_NUM_THREADS", "")
     if wanted.isdecimal() and int(wanted) > 0:
         return int(wanted)
-    # Not on every system.
+    # Missing on some systems.
     allowed: Callable[[int], set[int]] | None = getattr(os, "sched_getaffinity", None)
     return len(allowed(0)) if allowed is not None else os.cpu_count() or 1
 
 
 @contextmanager
 def workers(*, parallel: bool) -> Iterator[Each]:
-    """Run jobs in this thread, or in as many as there are `cores`; errors of a job are raised here."""
+    """Yield a function that runs jobs in this thread, or in `cores()` threads, and raises their errors."""
     number = cores() if parallel else 1
     pool = ThreadPoolExecutor(number, "matrices") if number > 1 else None
 

@@ -22,7 +22,7 @@ from langgraph_convcoa.retrieval.memory_corpus import Memory, build_memory, empt
 from langgraph_convcoa.retrieval.query.conversation_state import StateEncoder
 
 _BY_VECTOR, _BY_TEXT = "similarity_search_by_vector", "similarity_search"
-# Encoded texts that are kept.
+# Number of encoded texts that are kept.
 _KEPT = 20_000
 
 
@@ -30,7 +30,7 @@ class VectorStoreCorpus(Corpus):
     """Candidates from a vector store; the arguments are those of `HopfieldRetriever.from_vectorstore`.
 
     The store is searched by vector, with the conversation in the query state, if it names its embeddings
-    (`store.embeddings`) and supports it; else by the text of the question with the user's previous turn. Windows of
+    (`store.embeddings`) and supports this; otherwise by the text of the previous question and this question. Windows of
     candidates are encoded on first use and kept, so the first questions are slow. Long documents are split as elsewhere.
     """
 
@@ -78,7 +78,7 @@ class VectorStoreCorpus(Corpus):
         return self._encoded(found)
 
     async def aview(self, asked: Query) -> Memory:
-        """`view` through the store's asynchronous searches; encoding runs in a thread."""
+        """Like `view`, through the store's asynchronous searches; encoding runs in a thread."""
         method, query = await run_in_executor(None, self._request, asked)
         try:
             found = await getattr(self.store, f"a{method}")(query, **self._arguments(asked))

@@ -15,7 +15,7 @@ _MOST_BYTES = 300_000_000
 _UNSUSPECTED, _MOST_RATIO = 20_000_000, 200
 """A package that unpacks to more than 20 MB and to more than 200 times its size is refused."""
 _OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
-"""Begins the containers of Office before 2007, and those that hold an encrypted document."""
+"""First bytes of Office files from before 2007, and of encrypted Office documents."""
 _XML = (".xml", ".rels", ".opf", ".ncx", ".xhtml", ".html", ".htm", ".vml")
 _ENTITIES = (b"<!ENTITY", "<!ENTITY".encode("utf-16-le")[:-1])
 _READ_AT_ONCE = 1_000_000
@@ -23,9 +23,9 @@ _READ_AT_ONCE = 1_000_000
 
 @contextmanager
 def package(stream: BinaryIO, kind: str) -> Iterator[ZipFile]:
-    """A package for a block; DocumentError if it is no document of that kind, also for errors of a parser in the block.
+    """Open a package for a block. Raises DocumentError if it is not of that kind, or if a parser fails in the block.
 
-    Packages with a password, more than 10,000 parts or 300 MB, over 200 times their size, or with XML entities are refused.
+    Refuses packages with a password, XML entities or over 10,000 parts, or that unpack to over 300 MB or 200 times their size.
     """
     try:
         head = stream.read(len(_OLE))
@@ -41,7 +41,7 @@ def package(stream: BinaryIO, kind: str) -> Iterator[ZipFile]:
     except (BadZipFile, zlib.error, EOFError) as error:
         raise DocumentError(f"is no readable {kind} file (cut short, or of another kind): save it again") from error
     except Exception as error:  # a broken part can make a parser raise almost anything
-        # Its type only: the message may be any text of the file.
+        # Only the error's type is named: its message may contain any text of the file.
         raise DocumentError(f"is no readable {kind} file ({type(error).__name__}): open it and save it again") from error
 
 
@@ -63,7 +63,7 @@ def _check(archive: ZipFile, size: int) -> None:
 
 
 def _check_entities(archive: ZipFile, name: str) -> None:
-    """Refuse XML entities, which can grow without end or stand for a file; documents have none."""
+    """Refuse XML entities, which can grow without end or include a file; documents need no entities."""
     with archive.open(name) as part:
         before = b""
         while data := part.read(_READ_AT_ONCE):

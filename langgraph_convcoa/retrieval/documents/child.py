@@ -17,13 +17,13 @@ _VARIABLES = (
     "PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TESSDATA_PREFIX", "TZ", "TMPDIR", "TEMP", "TMP",
     "SYSTEMROOT", "LD_LIBRARY_PATH",
 )  # fmt: skip
-"""The environment variables of a process; no provider's key is among them."""
+"""Environment variables that a child process gets; no provider's key is among them."""
 _LONGEST = 300_000_000
 _BYTES = "\x00bytes"
 
 
 class EndedError(Exception):
-    """A process ended before it replied: its status, and `late` if it was killed at its time limit."""
+    """A process ended with `status` before it replied; `late` is True if it was killed at its time limit."""
 
     def __init__(self, status: int, *, late: bool) -> None:
         super().__init__(f"the process ended with {status}")
@@ -31,11 +31,11 @@ class EndedError(Exception):
 
 
 class Child:
-    """A process that imports `call` from a module and runs it; the function takes its messages from `pipes`.
+    """A process that imports a function from a module and runs `call`; the function gets its messages from `pipes`.
 
-    A message is JSON with bytes, after its length in 8 bytes, so a process that was taken over cannot make this one run
-    anything. The process gets only environment variables for paths, language and time zone, and no signals of the terminal;
-    it ends with its standard input. One thread at a time may ask it.
+    A message is its length in 8 bytes, then JSON with encoded bytes. So a process that was taken over cannot make this one
+    run code. The process gets only environment variables for paths, language and time zone, and no signals of the terminal.
+    It ends when its standard input ends. Only one thread at a time may call `ask`.
     """
 
     def __init__(self, module: str, call: str, folder: Path | None = None) -> None:
@@ -59,11 +59,11 @@ class Child:
 
     @property
     def usable(self) -> bool:
-        """True if it can be asked; a fork must leave the pipes alone."""
+        """True if the process can be asked. A fork must not use the pipes, so there it is False."""
         return self._sound and self._owner == os.getpid()
 
     def ask(self, message: Any, seconds: float) -> Any:
-        """The reply to a message; EndedError if there is none within `seconds`, when the process is killed."""
+        """Return the reply to a message. If there is no reply within `seconds`, kill the process and raise EndedError."""
         late = threading.Event()
 
         def stop() -> None:
@@ -72,7 +72,7 @@ class Child:
 
         timer = threading.Timer(min(seconds, threading.TIMEOUT_MAX), stop)
         timer.daemon = True
-        # An interrupted call leaves a reply in the pipe, which does not answer the next message.
+        # An interrupted call leaves its reply in the pipe, where the next call would read it.
         self._sound = False
         timer.start()
         try:
@@ -93,7 +93,7 @@ class Child:
 
 
 def pipes() -> tuple[IO[bytes], IO[bytes]]:
-    """In a child: the pipes of messages and replies; other reads and prints go to the null device."""
+    """Return a child's pipes for messages and replies; its other reads and prints go to the null device."""
     messages, replies = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     nowhere = os.open(os.devnull, os.O_RDWR)
     for number in (0, 1, 2):

@@ -1,4 +1,4 @@
-"""Reader of EPUB books: their chapters in reading order, parsed as HTML, which has no entities of its own."""
+"""Reader of EPUB books: chapters in reading order. They are parsed as HTML, which cannot declare entities."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ENCRYPTION = "META-INF/encryption.xml"
 
 
 def read_epub(stream: BinaryIO, limit: int) -> Iterator[Piece]:
-    """The parts of a book in the order of its spine; the title is the book's and the part's first heading."""
+    """The parts of a book in the order of its spine. A title is the book's title and the part's first heading."""
     with package(stream, ".epub") as archive:
         place = str(_soup(archive, "META-INF/container.xml").find("rootfile")["full-path"])  # type: ignore[index]
         book = _soup(archive, place)
@@ -51,7 +51,7 @@ def _soup(archive: ZipFile, name: str) -> BeautifulSoup:
 
 
 def _encrypted(archive: ZipFile) -> set[str]:
-    """The encrypted parts; fonts often are in books that can be read."""
+    """The encrypted parts. Fonts are often encrypted in books that can be read."""
     if _ENCRYPTION not in archive.namelist():
         return set()
     references = _soup(archive, _ENCRYPTION).find_all(["enc:cipherreference", "cipherreference"])

@@ -1,4 +1,4 @@
-"""Readers of plain text, CSV, JSON and PDF: bytes of a file into pieces of text with an id and a title."""
+"""Readers of plain text, CSV, JSON and PDF. They turn a file's bytes into pieces of text with an id and a title."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from typing import Any, BinaryIO
 from langgraph_convcoa.errors import DocumentError, first_line
 
 CSV_GROUP_CHARACTERS = 600
-"""The length of a group of table rows, which fits one passage of the encoder."""
+"""Characters of a group of table rows, so that it fits one passage of the encoder."""
 
 OCR_ADVICE = "install tesseract (apt install tesseract-ocr, brew install tesseract) to read text in pictures"
 COMMENT = " (comment: "
-"""Between the value of a cell and its comment."""
+"""Separates a cell's value from its comment."""
 _CSV_TRIED = 10
-"""Rows that a delimiter is chosen by."""
+"""The delimiter is chosen from this many rows."""
 _MOST_ENTITIES, _LONGEST_ENTITY, _MOST_WORDS = 50, 60, 6
 _TEXT_KEYS = ("text", "page_content", "content")
 _ID_KEYS = ("id", "_id")
@@ -50,7 +50,7 @@ class Piece:
 
 
 def decode(data: bytes) -> str:
-    """Text of bytes in UTF-8, UTF-16 or UTF-32 (with their mark), else in Windows-1252; DocumentError for binary ones."""
+    """Decode UTF-16 or UTF-32 (with their mark), UTF-8, or else Windows-1252; raises DocumentError for a binary file."""
     for mark, name in BYTE_ORDER_MARKS:
         if data.startswith(mark):
             try:
@@ -119,7 +119,7 @@ def _csv_rows(text: str, delimiter: str) -> Any:
 
 
 def _csv_fit(text: str, delimiter: str) -> tuple[bool, int]:
-    """Whether the first rows have equally many cells, more than one, by this delimiter; and the cells of the header."""
+    """True if this delimiter gives the first rows the same number of cells, above one; and the header's number of cells."""
     with suppress(csv.Error):
         sizes = [len(row) for row in islice(_csv_rows(text, delimiter), _CSV_TRIED) if row]
         return len(set(sizes)) == 1 < sizes[0], sizes[0] if sizes else 0
@@ -165,14 +165,14 @@ def _is_name(cell: str) -> bool:
 
 
 def read_json(data: bytes) -> list[Piece]:
-    """A list of rows {"id", "title", "text"} or of strings, or one such row."""
+    """Read a JSON list of rows {"id", "title", "text"} or of strings, or a single row or string."""
     content = _parse(decode(data))
     rows = content if isinstance(content, list) else [content]
     return [_row(row, f"row {number}", str(number)) for number, row in enumerate(rows, start=1)]
 
 
 def read_json_lines(data: bytes) -> list[Piece]:
-    """One row {"id", "title", "text"} or one string a line; blank lines are skipped."""
+    """Read lines of JSON, each a row {"id", "title", "text"} or a string; blank lines are skipped."""
     # splitlines() would break at U+2028, which JSON allows in a string.
     lines = enumerate(decode(data).split("\n"), start=1)
     return [_row(_parse(line, number), f"line {number}", str(number)) for number, line in lines if line.strip()]
@@ -204,7 +204,7 @@ def read_pdf(
 ) -> Iterator[Piece]:
     """The text of each page of a PDF, with its page number from 1; the page that exceeds `max_characters` is the last.
 
-    `pictures` reads pages that are pictures; it returns None when its time is up. A last piece names pages without text.
+    `pictures` reads pages that are pictures; it returns None when its time is up. A final piece names pages without text.
     DocumentError if the file is encrypted or broken, or has no text.
     """
     from pypdf import PdfReader
@@ -251,13 +251,13 @@ def read_pdf(
 
 
 def _holds_pictures(page: Any) -> bool:
-    with suppress(Exception):  # what is broken there broke no text
+    with suppress(Exception):  # a broken picture does not matter here
         return bool(page.images.keys())
     return False
 
 
 def _ranges(numbers: Sequence[int]) -> str:
-    """Growing page numbers in words, at most five ranges: "pages 3 to 5, 9"."""
+    """Rising page numbers as text, with at most five ranges: "pages 3 to 5, 9"."""
     ranges: list[list[int]] = []
     for number in numbers:
         if ranges and ranges[-1][1] == number - 1:

@@ -1,4 +1,4 @@
-"""Kinds of files: which can be read, by what, and what is missing to read the others."""
+"""Kinds of files: which can be read, their readers, and what must be installed for the others."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ TEXTS: dict[str, Callable[[bytes], list[Piece]]] = {
     ".json": read_json, ".json.gz": read_json,
     ".jsonl": read_json_lines, ".jsonl.gz": read_json_lines,
 }  # fmt: skip
-"""Readers of files that are text."""
+"""Readers of text files."""
 PACKAGES: dict[str, Callable[[BinaryIO, int], Iterable[Piece]]] = {
     ".docx": read_docx, ".pptx": read_pptx, ".xlsx": read_xlsx, ".epub": read_epub,
 }  # fmt: skip
-"""Readers of zip packages: from a file and a limit of characters."""
+"""Readers of zip packages; each takes a file and a limit of characters."""
 PICTURES = (".png", ".jpg", ".jpeg", ".tif", ".tiff")
 IN_WORKER = {
     ".json.gz": 10_000,
@@ -35,7 +35,7 @@ IN_WORKER = {
     **dict.fromkeys((".html", ".htm", ".md", ".markdown"), 4_000),
     **dict.fromkeys((".json", ".csv", ".tsv"), 1_000_000),
 }
-"""Formats whose parsers may need much time and memory, and the size of a file from which they run in a worker."""
+"""Formats whose parsers may need much time and memory. Files of more than this many bytes are parsed in a worker."""
 _PARSERS = {
     ".pdf": ("pypdf",),
     ".docx": ("mammoth", "bs4"),
@@ -58,7 +58,7 @@ def suffix_of(path: PurePath) -> str:
 
 
 def missing(suffix: str) -> str:
-    """What must be installed to read this kind, as a reason; empty if nothing is missing."""
+    """The reason why this kind cannot be read here, with what to install; empty if nothing is missing."""
     if suffix in PICTURES and not ocr.available():
         return f"is a picture: {OCR_ADVICE}"
     if suffix in PACKAGES and any(find_spec(name) is None for name in _PARSERS[suffix]):
@@ -73,7 +73,7 @@ def reason_against(path: PurePath) -> str:
 
 
 def readable_suffixes() -> tuple[str, ...]:
-    """The suffixes of the files that can be read with what is installed."""
+    """The suffixes of files that can be read with the installed packages."""
     return tuple(suffix for suffix in (*TEXTS, ".pdf", *PACKAGES, *PICTURES) if not missing(suffix))
 
 

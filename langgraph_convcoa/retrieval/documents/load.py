@@ -44,23 +44,23 @@ from langgraph_convcoa.text.clean import clean
 logger = logging.getLogger(__name__)
 
 MAX_BYTES = 50_000_000
-"""The default limit of the text of a run, in bytes."""
+"""Default limit for the text of a run, in bytes."""
 
 _OTHERS_NAMED = 20
-"""Files of other kinds that are named; the rest are counted, since a folder of code may hold thousands."""
+"""At most this many files of other kinds are named. The rest are counted: a folder of code may hold thousands."""
 _READ_AT_ONCE, _LONGEST_PIECE = 8_000_000, 200_000
 _SPOOLED_BYTES = 200_000
-"""Larger files of any kind are read by a worker if its texts go to a spool."""
+"""If texts go to a spool, a worker reads every file above this size."""
 _IMPORT_SECONDS = 60.0
 _SECONDS, _SECONDS_PER_MB = 3.0, 30.0
-"""A worker's time for a file, and more for each megabyte."""
+"""A worker's time for a file, and its extra time for each megabyte."""
 _PACKAGE_SECONDS = 30.0
-"""For packages, whose unpacked size counts: some 5,000 paragraphs take three seconds."""
+"""A worker's time for a package. The unpacked size counts: 5,000 paragraphs take about three seconds."""
 _PICTURES_SHARE = 3.0
-"""Clock time for pictures of text, as a multiple of the seconds."""
+"""Clock time for reading pictures, as a multiple of a worker's seconds."""
 
 Told = Callable[[str, str], None]
-"""Called with the name of a file, and why it or a part of it is not read."""
+"""Called with a file's name, and the reason why the file or a part of it is not read."""
 
 
 def load_documents(
@@ -83,12 +83,12 @@ def iter_documents(
 ) -> Iterator[Document]:
     """The documents of a file or folder, one file at a time.
 
-    Each has a stable `id` (its path below the root, or the row's own id; with `:page-n` or `:row-n` for a part of a file)
-    and in its metadata `source` (the path), `title` and, where they apply, `page`, `sheet`, `chapter` or `row`. Rows of
+    Each document has a stable `id`: its path below the root (with `:page-n` or `:row-n` for a part of a file), or the row's
+    own id. Its metadata holds `source` (the path), `title`, and `page`, `sheet`, `chapter` or `row` if they apply. Rows of
     tables have `entities`, and infoboxes `triples`, for an evidence graph. Hidden files of a folder are skipped. Files that
-    cannot be read are named to `told`, or in the log with a count at the end. DocumentError for a single file that cannot be
-    read, and for more text than `max_bytes`. A worker process parses PDF, HTML and the like; it is killed at 3 s (packages
-    such as .docx 30 s) plus 30 s for each megabyte, or 400 MB of memory. With `progress` there is a bar on standard error.
+    cannot be read are passed to `told`, or logged with a count at the end. Raises DocumentError if a single file cannot be
+    read, or if there is more text than `max_bytes`. A worker process parses PDF, HTML and similar formats. It is killed
+    after 3 s (.docx and other packages: 30 s) plus 30 s a megabyte, or at 400 MB. `progress` shows a bar on standard error.
     """
     skipped = Skipped(told)
     with DocumentFiles(path, max_bytes=max_bytes) as files:
@@ -121,9 +121,9 @@ def read_file(
 
     Args:
         path: The file.
-        name: Its name for ids, `source` and kind, if it is stored under another one.
-        max_bytes: The most text.
-        workers: Processes that several calls share; a worker of its own when None.
+        name: Name for ids, `source` and kind, if the file is stored under another name.
+        max_bytes: Limit for the text, in bytes.
+        workers: Worker processes that several calls share; None starts a worker for this call.
     """
     reasons = list[str]()
     with nullcontext(workers) if workers is not None else Workers() as used, TemporaryDirectory() as folder:
@@ -133,12 +133,12 @@ def read_file(
 
 @dataclass(frozen=True)
 class Spool:
-    """A new file to which a worker writes the texts of a file, and its limits."""
+    """A new file to which a worker writes the texts of a document file, with limits for them."""
 
-    path: Path  # Not made for a small file, which is read at once.
+    path: Path  # Not created if the document file is small: it is read directly.
     seconds: float = math.inf  # The most processor time.
     texts: float = math.inf  # The most texts.
-    progress: Callable[[int, int], None] = lambda _done, _total: None  # Called with the bytes taken from the spool, and all.
+    progress: Callable[[int, int], None] = lambda _done, _total: None  # Called with the bytes read so far, and all bytes.
 
 
 def stream_file(
@@ -150,7 +150,7 @@ def stream_file(
     max_bytes: int = MAX_BYTES,
     told: Callable[[str], None],
 ) -> Iterator[Document]:
-    """`read_file`, one document at a time; `told` is called with each reason."""
+    """Like `read_file`, but yields one document at a time, and calls `told` with each reason."""
     place, seen = Path(path), Counter[str]()
     called = name or place.name
     try:
@@ -169,26 +169,26 @@ def stream_file(
 
 
 class Skipped:
-    """Names what is not read: to a function, or in the log with a count at the end."""
+    """Reports files that are not read: to a function, or in the log with a count at the end."""
 
     def __init__(self, told: Told | None = None) -> None:
         self.first, self._count, self._others, self._told = "", 0, 0, told
 
     def __call__(self, name: str, reason: str) -> None:
-        """A file is not read."""
+        """Report that a file is not read."""
         self._count += 1
         self.first = self.first or f"{name} {reason}"
         self.part(name, reason)
 
     def part(self, name: str, reason: str) -> None:
-        """A part of a file is not read."""
+        """Report that a part of a file is not read."""
         if self._told is not None:
             self._told(name, reason)
         else:
             logger.warning("skipped: %s %s", name, reason)
 
     def other(self, name: str, reason: str) -> None:
-        """A file of another kind; the first ones are named."""
+        """Report a file of another kind; only the first 20 are named."""
         self._count, self._others = self._count + 1, self._others + 1
         if self._others <= _OTHERS_NAMED:
             self.part(name, reason)
@@ -201,12 +201,12 @@ class Skipped:
 
 
 class DocumentFiles:
-    """The files of a path, and the texts of each; `max_bytes` is the most text of all together."""
+    """The files of a path, and the texts of each file; `max_bytes` limits the text of all files together."""
 
     def __init__(self, path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> None:
         self._root, self._max_bytes = Path(path).expanduser(), max_bytes
         self.single = True  # False for a folder.
-        with suppress(OSError, ValueError):  # a name that is too long, or none
+        with suppress(OSError, ValueError):  # the name is too long or not valid
             self.single = not self._root.is_dir()
         self._folder = self._root.parent if self.single else self._root
         self._used = 0
@@ -219,12 +219,12 @@ class DocumentFiles:
         self._workers.close()
 
     def names(self, skipped: Skipped | None = None) -> dict[str, Path]:
-        """The files to read by their names below the folder; DocumentError if there is none. Others go to `skipped`."""
+        """The files to read, by their paths below the folder; other files go to `skipped`. DocumentError if none is left."""
         skipped = skipped or Skipped(lambda _name, _reason: None)
         return {file.relative_to(self._folder).as_posix(): file for file in _files(self._root, skipped)}
 
     def pieces(self, name: str, told: Told) -> list[Piece]:
-        """The texts of a file that are not blank; DocumentError if it cannot be read, or all files have too much text."""
+        """The texts of a file that are not blank; DocumentError if it cannot be read, or all files hold too much text."""
         file = self._folder / name
         left = self._max_bytes - self._used
         inside = None if self.single else self._folder
@@ -241,7 +241,7 @@ class DocumentFiles:
         return [piece for piece in pieces if piece.text]
 
     def forget(self) -> None:
-        """Start again: what was read before no longer counts."""
+        """Start again: text that was read before no longer counts towards the limit."""
         self._used = 0
 
 
@@ -294,14 +294,14 @@ def _walk(root: Path, skipped: Skipped) -> list[Path]:
 
 
 def read_pieces(path: str, suffix: str, limit: int, seconds: float) -> tuple[list[dict[str, Any]], int]:
-    """The texts of a file as JSON data, and the bytes of the limit that they used; runs in a worker."""
+    """The texts of a file as JSON data, and the bytes that count towards the limit; runs in a worker."""
     with Path(path).open("rb") as stream:
         pieces, used = _parsed(stream, suffix, limit, seconds)
     return [asdict(piece) for piece in pieces], used
 
 
 def spool_pieces(path: str, suffix: str, limit: int, seconds: float, spool: str) -> tuple[int, int]:
-    """Write the texts of a file as lines of JSON; their number, and the bytes of the limit that they used."""
+    """Write the texts of a file as lines of JSON. Returns their number, and the bytes that count towards the limit."""
     with Path(path).open("rb") as stream:
         pieces, used = _parsed(stream, suffix, limit, seconds)
     count = 0
@@ -313,7 +313,7 @@ def spool_pieces(path: str, suffix: str, limit: int, seconds: float, spool: str)
 
 
 def _cut(piece: Piece) -> Iterator[Piece]:
-    """A long piece in parts, since an index encodes a document as a whole."""
+    """Divide a long piece into parts, since an index encodes a whole document at once."""
     text, start, number = piece.text, 0, 1
     while start < len(text) or number == 1:
         end = len(text)
@@ -371,7 +371,7 @@ def _text(stream: BinaryIO, suffix: str, limit: int) -> tuple[list[Piece], int]:
 def _read(
     file: Path, suffix: str, folder: Path | None, limit: int, workers: Workers, spool: Spool | None = None
 ) -> tuple[Iterable[Piece], int]:
-    """The texts of a file that are not blank, with what is skipped; and the bytes of the limit that they used."""
+    """The texts of a file that are not blank, with notes on skipped parts; and the bytes that count towards the limit."""
     pieces: Iterable[Piece]
     try:
         if not suffix:
@@ -386,7 +386,7 @@ def _read(
         seconds = (_PACKAGE_SECONDS if suffix in PACKAGES else _SECONDS) + _SECONDS_PER_MB * size / 1e6
         seconds = seconds if spool is None else min(seconds, spool.seconds)
         if size > min(IN_WORKER.get(suffix, size), size if spool is None else _SPOOLED_BYTES):
-            # A file that cannot be opened has another error than one that cannot be read.
+            # Opened here first, because a file that cannot be opened has an error message of its own.
             file.open("rb").close()
             workers.call(load_parser, suffix, seconds=_IMPORT_SECONDS)
             given = (str(file.absolute()), suffix, limit, seconds)
@@ -432,7 +432,7 @@ def document_of(piece: Piece, name: str, seen: Counter[str]) -> Document:
 
 
 def _identity(piece: Piece, name: str, seen: Counter[str]) -> str:
-    """The id of a piece: its own, or made of the file's name and its key, with a number if it is taken."""
+    """The id of a piece: its own, or the file's name and the piece's key. A number is added if the id is taken."""
     identity = piece.key if piece.own_id else f"{name}:{piece.key}" if piece.key else name
     if identity in seen and piece.own_id:
         identity = f"{name}:{piece.key}"

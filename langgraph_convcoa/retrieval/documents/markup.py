@@ -29,12 +29,12 @@ _BLOCK_TAGS = frozenset({
 _LARGEST_MARKDOWN = 2_000_000
 _FRONT_MATTER = re.compile(r"\A---[ \t]*\n(.*?)\n(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
 _FEWEST_FACTS, _MOST_FACTS = 3, 500
-"""The fewest rows of an infobox, and the most rows of tables that are looked at."""
+"""Lowest number of rows of an infobox, and highest number of table rows that are examined."""
 _MOST_UNCLOSED = 10
-"""Tags and comments without an end that are read as text; after these, the rest is read without tags."""
+"""This many unclosed tags and comments are read as text; after them all tags are removed."""
 _TAG = re.compile(r"<[^<>]*>?")
 _MAX_NODES = 12_000
-"""Elements and attributes of a web page that are read; the time for the main text grows with their square."""
+"""Most elements and attributes of a web page that are read; the time for the main text grows with their square."""
 _UNSEEN_TAGS = frozenset({"noscript", "template", "nav"})
 _UNSEEN_STYLE = re.compile(
     r"display\s*:\s*none|visibility\s*:\s*hidden|font-size\s*:\s*0(?![.\d])|opacity\s*:\s*0(?![.\d])|text-indent\s*:\s*-\d{3}",
@@ -50,12 +50,12 @@ _META = re.compile(
     rb"<meta[^>]{0,200}?charset\s*=\s*[\"']?\s*([A-Za-z0-9_:-]{2,30})|encoding=[\"']([A-Za-z0-9_:-]{2,30})", re.I
 )
 _ENOUGH = 32
-"""The fewest bytes outside ASCII for detecting a character set."""
+"""Lowest number of bytes outside ASCII for detecting a character set."""
 _TITLE_FIELD = re.compile(r"^title:[ \t]*[\"']?(.+?)[\"']?[ \t]*$", re.MULTILINE | re.IGNORECASE)
 
 
 def read_markdown(data: bytes) -> list[Piece]:
-    r"""The text of a Markdown document without its marks; the title is that of the front matter or the first heading.
+    r"""The text of a Markdown document without its marks; the title comes from the front matter or the first heading.
 
     Rows of tables are lines "column: value".
     """
@@ -67,7 +67,7 @@ def read_markdown(data: bytes) -> list[Piece]:
     title = named.group(1) if named else ""
     if front:
         text = text[front.end() :]
-    # The parser needs many times the memory of the text.
+    # The parser needs many times as much memory as the text.
     if len(text) > _LARGEST_MARKDOWN:
         return [Piece(text, title=title)]
     paragraphs, columns, cells = list[str](), list[str](), list[str]()
@@ -86,7 +86,7 @@ def read_markdown(data: bytes) -> list[Piece]:
         elif opened in ("th_open", "td_open"):
             (columns if opened == "th_open" else cells).append(content)
         elif token.type == "tr_close" and cells:
-            # Like the rows of a CSV.
+            # In the same form as the rows of a CSV file.
             content = "\n".join(": ".join(filter(None, pair)) for pair in zip(columns, cells, strict=False) if pair[1])
         elif token.type == "thead_close" and tokens[position + 1].type == "table_close":
             content = " | ".join(columns)
@@ -107,7 +107,7 @@ def _block_text(token: Token) -> str:
 
 
 def read_html(data: bytes) -> list[Piece]:
-    """The readable paragraphs of a page, without scripts, styles, navigation, a title that opens them, and the like."""
+    """The readable paragraphs of a page, without scripts, styles, navigation and the like, or a title at the start."""
     decode(data)  # refuses binary files
     soup = parsed_html(decode_page(data))
     facts = list(_facts(soup)) if soup.find("th") else []
@@ -125,7 +125,7 @@ def read_html(data: bytes) -> list[Piece]:
 
 
 def _facts(soup: BeautifulSoup) -> Iterator[tuple[Tag, str, list[str]]]:
-    """Rows of one heading and one value, as in infoboxes: the row, its key and its values, which may be links."""
+    """Rows with one heading and one value, as in infoboxes: the row, its key, and its value or the texts of its links."""
     from bs4.element import Tag
 
     for row in islice(soup.find_all("tr"), _MOST_FACTS):
@@ -140,7 +140,7 @@ def _facts(soup: BeautifulSoup) -> Iterator[tuple[Tag, str, list[str]]]:
 
 
 def titled_text(soup: BeautifulSoup) -> tuple[str, str]:
-    """The text of an article without a heading that opens it, and its first heading; rows are "cell | cell"."""
+    """The text of an article without a heading at its start, and its first heading; table rows are "cell | cell"."""
     for row in soup.find_all("tr"):
         row.string = " | ".join(" ".join(cell.get_text(" ").split()) for cell in row.find_all(["td", "th"], recursive=False))
     heading = soup.find(["h1", "h2", "h3", "h4", "h5", "h6"])
@@ -149,13 +149,13 @@ def titled_text(soup: BeautifulSoup) -> tuple[str, str]:
 
 
 def _below(title: str, paragraphs: list[str]) -> str:
-    """The text without a title that opens it, unless there is nothing else."""
+    """The text without a title at its start; the title stays if there is no other text."""
     below = paragraphs[1:] if paragraphs[:1] == [title] else paragraphs
     return "\n\n".join(below or paragraphs)
 
 
 def parsed_html(page: str) -> BeautifulSoup:
-    """A page, or a part of one, as a tree."""
+    """Parse a page, or a part of a page, as a tree."""
     from bs4 import BeautifulSoup, MarkupResemblesLocatorWarning, XMLParsedAsHTMLWarning
 
     with warnings.catch_warnings():
@@ -165,13 +165,13 @@ def parsed_html(page: str) -> BeautifulSoup:
 
 
 def _closed(page: str) -> str:
-    """A page whose tags and comments end: html.parser reads all that follows each unclosed one again."""
+    """Escape unclosed tags and comments: for each of them html.parser reads the rest of the page again."""
     parser, rest, read = HTMLParser(convert_charrefs=False), page, list[str]()
     for _ in range(_MOST_UNCLOSED):
         try:
             parser.feed(rest)
         except AssertionError:
-            return page  # which Beautiful Soup refuses
+            return page  # Beautiful Soup refuses it
         if parser.cdata_elem or not parser.rawdata.startswith("<"):
             return "".join([*read, rest])
         read += [rest[: len(rest) - len(parser.rawdata)], "&lt;"]
@@ -219,7 +219,7 @@ def _visible(page: Tag) -> Iterator[str]:
 
 
 def load_extractor() -> Any:
-    """Import trafilatura's extraction and pypdf, which takes seconds."""
+    """Import pypdf and trafilatura's extraction. The import takes seconds."""
     try:
         import pypdf  # noqa: F401
         from trafilatura import bare_extraction
@@ -275,14 +275,14 @@ def _prune(tree: Any) -> None:
 
 
 def decode_page(body: bytes, declared: str = "") -> str:
-    """The text of a page's bytes in their actual character set, whatever the server declares."""
+    """Decode a page in its actual character set, whatever the server declares."""
     for mark, name in ((b"\xef\xbb\xbf", "utf-8-sig"), *BYTE_ORDER_MARKS):
         if body.startswith(mark):
             return body.decode(name, "replace")
     match = _META.search(body[:4_096])
     named = [declared, (match[1] or match[2]).decode("ascii") if match else ""]
     charsets = [name.strip().lower() for name in named]
-    # Valid UTF-8 is hardly ever anything else, except sets of ASCII bytes or with zeros.
+    # Bytes that are valid UTF-8 are UTF-8, except in character sets of ASCII bytes (ISO-2022) or with zeros (UTF-16).
     zeros = b"\x00" in body[:4_096]
     first = [name for name in charsets if (_WIDE if zeros else _ESCAPED).match(name)]
     others = [name for name in charsets if not _WIDE.match(name)]

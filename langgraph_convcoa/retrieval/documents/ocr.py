@@ -16,7 +16,7 @@ from langgraph_convcoa.retrieval.documents.formats import Piece, unwrap
 _PROGRAM = "tesseract"
 _MOST_LANGUAGES = 4
 _MOST_IMAGES = 20
-"""Pictures of a page that are read; a scanner makes one, or a few strips."""
+"""At most this many pictures of a page are read; a scanner makes one picture, or a few strips."""
 
 
 def available() -> bool:
@@ -25,7 +25,7 @@ def available() -> bool:
 
 
 def read_image(stream: BinaryIO, seconds: float) -> Iterator[Piece]:
-    """The text of a picture (PNG, JPEG, or TIFF of one or more pages); DocumentError if it has none."""
+    """The text of a picture (PNG, JPEG, or TIFF of one or more pages); DocumentError if it has no text."""
     pages = _recognised(stream.read(), seconds).split("\f")
     texts = [(number, text) for number, text in enumerate(pages, start=1) if text.strip()]
     if not texts:
@@ -36,7 +36,7 @@ def read_image(stream: BinaryIO, seconds: float) -> Iterator[Piece]:
 
 
 def page_text(page: Any, end: float) -> str | None:
-    """The text of the pictures of a page of pypdf; None if the time is up at `end` (`time.monotonic`)."""
+    """The text of the pictures of a pypdf page; None if it is not ready by `end` (`time.monotonic`)."""
     texts = []
     for name in list(page.images.keys())[:_MOST_IMAGES]:
         try:
@@ -61,7 +61,7 @@ def _languages() -> tuple[str, ...]:
 
 
 def _run(arguments: list[str], given: bytes, seconds: float) -> str:
-    # Its threads slow each other down and need memory.
+    # The threads of tesseract slow each other down and need memory.
     environment = {**os.environ, "OMP_THREAD_LIMIT": "1"}
     command = [shutil.which(_PROGRAM) or _PROGRAM, *arguments]
     done = subprocess.run(command, input=given, capture_output=True, timeout=seconds, env=environment, check=False)  # noqa: S603

@@ -25,9 +25,9 @@ _DEFAULT_SHEET = re.compile(
     r"(?:(?:Work)?Sheet|Tabelle|Feuil(?:le)?|Hoja|Foglio|Blad|Planilha|Arkusz|Munka|Ark|Taul|Лист) ?\d{0,2}",
     re.IGNORECASE,
 )
-"""Sheet1, Tabelle 2, and openpyxl's Sheet: names that say nothing."""
+"""Default names of sheets, which say nothing: Sheet1, Tabelle 2, and openpyxl's Sheet."""
 _WITH_COMMENTS = 20_000_000
-"""Bytes of an unpacked workbook up to which all of it is held in memory, as its comments need."""
+"""Up to this many unpacked bytes a workbook is held in memory, which is necessary for reading its comments."""
 _HEADER_WITHIN = 10
 _MOST_EMPTY = 2_000_000
 
@@ -48,7 +48,7 @@ def read_docx(stream: BinaryIO, limit: int) -> Iterator[Piece]:
             id_prefix="",
         ).value
         soup = parsed_html(page)
-        # The mark "[1]" of a note and the arrow back to it are left out; "Comment [AB1]" stays.
+        # The mark "[1]" of a note and the arrow back to the mark are left out; "Comment [AB1]" stays.
         for link in soup.find_all("a", href=re.compile("^#")):
             if _REFERENCE.match(str(link["href"])[1:]):
                 link.extract()
@@ -103,14 +103,14 @@ def _chart_rows(chart: Any) -> Iterator[str]:
 
 
 def _slide_comments(slide: Any) -> Iterator[str]:
-    """The comments of a slide, as releases before and since 2018 write them."""
+    """The comments of a slide, in the formats of PowerPoint before and since 2018."""
     from pptx.oxml import parse_xml
 
     for relation in slide.part.rels.values():
         if not relation.is_external and relation.reltype.endswith(_COMMENTS):
             tree = parse_xml(relation.target_part.blob)
             for comment in tree.iter("{*}cm", "{*}reply"):
-                # A reply stands inside what it replies to.
+                # A reply is nested in its comment.
                 parts = comment.xpath("./*[local-name()='text' or local-name()='txBody']")
                 if text := _line(" ".join("".join(part.itertext()) for part in parts)):
                     yield text
@@ -119,8 +119,8 @@ def _slide_comments(slide: Any) -> Iterator[str]:
 def read_xlsx(stream: BinaryIO, limit: int) -> Iterator[Piece]:
     """Rows of each sheet of a workbook as lines "column: value", with comments, by `sheet` and `row`.
 
-    The columns' names are the first row with several cells. Values are those that Excel has calculated. Comments are read in
-    workbooks of up to 20 MB unpacked.
+    The first row with several cells holds the columns' names. Formulas have the values that Excel calculated. Comments are
+    read if the workbook unpacks to at most 20 MB.
     """
     with package(stream, ".xlsx") as archive, warnings.catch_warnings():
         from openpyxl import load_workbook
@@ -144,7 +144,7 @@ _Row = tuple[int, Sequence[str]]
 
 
 def _table(rows: Iterator[_Row]) -> tuple[list[str], Iterator[_Row]]:
-    """The names of the columns, and the rows below; what stands above them is a row of one text each."""
+    """The names of the columns, and all other rows. Each row above the names has at most one cell."""
     above: list[_Row] = []
     for number, row in rows:
         above.append((number, row))
@@ -157,9 +157,9 @@ def _table(rows: Iterator[_Row]) -> tuple[list[str], Iterator[_Row]]:
 
 
 def _cells(sheet: Any) -> Iterator[_Row]:
-    """The rows of a sheet in memory with a value, by their numbers."""
+    """Numbered rows that hold a value, from a sheet in memory."""
     rows: dict[int, dict[int, str]] = {}
-    # Not iter_rows, which makes every cell between the first and one far away.
+    # Not iter_rows: it creates all cells up to the last one, which may be far away.
     for (number, column), cell in sheet._cells.items():
         comment = f"{COMMENT}{_line(cell.comment.text)})" if cell.comment is not None else ""
         if value := _cell(cell.value) + comment:
@@ -170,7 +170,7 @@ def _cells(sheet: Any) -> Iterator[_Row]:
 
 
 def _filled(rows: Iterable[Sequence[Any]]) -> Iterator[_Row]:
-    """The rows with a value, by their numbers; a cell far from the others makes millions of empty ones, which are refused."""
+    """Numbered rows that hold a value. A cell far from the others makes millions of empty cells, which are refused."""
     cells = filled = 0
     for number, row in enumerate(rows, start=1):
         cells += len(row)

@@ -28,12 +28,12 @@ Span = tuple[int, int]
 
 
 def split_documents(documents: Iterable[Document], encoder: Encoder) -> list[Document]:
-    """Documents as passages that the encoder reads in full, title included.
+    """Split documents into passages that the encoder reads in full, title included.
 
     A document that fits stays one passage with its id. A longer one is split at paragraphs, then sentences, then words, into
-    parts of about equal length. Part n has the id `{document id}#{n}`, from 1, and in its metadata `document_id` and `start`,
-    its offset. A document without an id gets one made of its content; duplicates of these are dropped. Empty documents are
-    left out and logged. RetrievalError if an id is used twice, or no document has text.
+    parts of about equal length. Part n, from 1, has the id `{document id}#{n}`. Its metadata holds `document_id` and `start`,
+    its offset. A document without an id gets an id made of its content; if several have the same content, one is kept.
+    Empty documents are left out and logged. Raises RetrievalError if an id is used twice, or no document has text.
     """
     kept = identify(documents)
     texts = [pattern_text(document) for document in kept]
@@ -52,7 +52,7 @@ def split_documents(documents: Iterable[Document], encoder: Encoder) -> list[Doc
 
 
 def rejoined(name: str, parts: Sequence[Document]) -> Document:
-    """The document that `split_documents` divided into these parts; white space between paragraphs becomes blank lines."""
+    """Join the parts that `split_documents` made of a document; white space between parts becomes line breaks."""
     if parts[0].id == name:
         return parts[0].model_copy(deep=True)
     text = ""
@@ -95,7 +95,7 @@ def document_id(passage: Document) -> str:
 
 
 def identify(documents: Iterable[Document]) -> list[Document]:
-    """Documents with text, each with an id; one without gets one made of its title and text."""
+    """The documents that have text. A document without an id gets an id made of its title and text."""
     kept: list[Document] = []
     seen: set[str] = set()
     empty = 0
@@ -134,7 +134,7 @@ def _parts(document: Document, encoder: Encoder) -> Iterator[Document]:
     taken = encoder.count_tokens(f"{title}\n") if title else blank
     limit = max(encoder.max_tokens - taken, encoder.max_tokens // 4, 1)
     spans = _pack(_atoms(text, encoder, limit, blank), limit)
-    # For some tokenizers counts of pieces do not add up, so each part is counted.
+    # With some tokenizers the counts of pieces do not add up, so each part is counted.
     checked = [part for span in spans for part in _within(text, span, encoder, limit + blank)]
     for number, (start, end) in enumerate(checked, 1):
         place = {"document_id": document.id, "start": start}
@@ -161,7 +161,7 @@ def _atoms(text: str, encoder: Encoder, limit: int, blank: int) -> list[tuple[in
 
 
 def _sentence_spans(text: str) -> list[Span]:
-    """Sentences with the white space after them, so that every character is in one."""
+    """Sentences with the white space after them, so that every character is in a sentence."""
     starts = [0, *(sentence.start for sentence in sentences(text)[1:])]
     return list(pairwise([*starts, len(text)]))
 

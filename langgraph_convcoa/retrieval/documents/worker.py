@@ -30,13 +30,13 @@ class LimitError(ConvCoAError):
 
 
 class Workers:
-    """Processes that each run one call at a time; they start with the first call and stay for later ones.
+    """Processes that each run one call at a time. They start at the first call and stay for later calls.
 
     A call runs a top-level function of this package. Arguments and results are JSON and bytes, so a worker that a document
     has taken over cannot make this process run anything. A worker is killed at a limit, and the next call starts another.
     Threads may share the workers, which end with their owner or this process.
 
-    There are `count` workers, each with `megabytes` of memory beyond what it has at its start (Linux). A new one first calls
+    There are `count` workers. On Linux each may use `megabytes` of memory more than at its start. A new worker first calls
     `prepare`, which has no arguments.
     """
 
@@ -57,7 +57,7 @@ class Workers:
         self.close()
 
     def start(self) -> None:
-        """Start a worker if there is none; RetrievalError if its preparation fails."""
+        """Start a worker if there is none; raises a ConvCoAError if its preparation fails."""
         self.call(_ready, seconds=_START_SECONDS)
 
     def close(self) -> None:
@@ -65,9 +65,9 @@ class Workers:
         _end(self._alive)
 
     def call(self, function: Callable[..., Any], *arguments: Any, seconds: float) -> Any:
-        """The result of the function. A ConvCoAError of it is raised as it is, other errors as LimitError.
+        """Return the result of the function. A ConvCoAError is raised unchanged, and other errors as LimitError.
 
-        LimitError too for more than `seconds` of the processor (Windows: of time), too much memory, or an ended process.
+        Also LimitError for more than `seconds` of processor time (Windows: clock time), too much memory, or a dead process.
         """
         worker = self._free.get()
         try:
@@ -118,7 +118,7 @@ class _Worker(Child):
 
 
 def serve(megabytes: int) -> None:
-    """Answer calls from standard input until it ends; this is what a worker runs."""
+    """Answer calls from standard input until it ends. A worker process runs this function."""
     calls, answers = pipes()
     _limit_memory(megabytes)
     while True:
@@ -156,7 +156,7 @@ def _limit_memory(megabytes: int) -> None:
 
 
 def _limit_seconds(seconds: float) -> None:
-    """Let the system end this worker after so many seconds of the processor, even if its owner is gone."""
+    """Let the system end this worker after `seconds` of processor time, even if its owner is gone."""
     try:
         import resource
 
@@ -168,7 +168,7 @@ def _limit_seconds(seconds: float) -> None:
 
 
 def _raised(answer: _Answer) -> ConvCoAError:
-    """The error of an answer, of a class of this package that is already imported."""
+    """The error in an answer: of its own class if that is an imported class of this package, otherwise a LimitError."""
     kind = getattr(sys.modules.get(str(answer.get("module"))), str(answer["error"]), None) if answer["error"] else None
     if isinstance(kind, type) and issubclass(kind, ConvCoAError) and kind.__module__.startswith(f"{_PACKAGE}."):
         return kind(answer["message"])

@@ -1,4 +1,4 @@
-"""The interface of an encoder: texts into the vectors that are stored and searched."""
+"""The interface of an encoder, which turns texts into the vectors that are stored and searched."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Encoder(Protocol):
     Attributes:
         name: Identifies the vectors: two encoders of the same name give the same vectors for a text.
         dimension: Length d of a vector.
-        max_tokens: Tokens of a text that are read, special tokens included; the rest would be cut off.
+        max_tokens: Most tokens of a text that are read, special tokens included; the rest would be cut off.
     """
 
     @property
@@ -53,7 +53,7 @@ class Encoder(Protocol):
 
 
 class DelegatingEncoder(Encoder):
-    """Passes everything on to another encoder; a subclass changes what it must."""
+    """Passes every call on to another encoder; a subclass overrides some of them."""
 
     def __init__(self, encoder: Encoder) -> None:
         self.encoder = encoder
@@ -87,7 +87,7 @@ class DelegatingEncoder(Encoder):
 
 
 def without_arithmetic(name: str) -> str:
-    """An encoder's name without its dtype: vectors of both dtypes fit together.
+    """An encoder's name without its dtype: vectors of different dtypes can be compared.
 
     Example:
         >>> without_arithmetic("sentence-transformers/all-MiniLM-L6-v2|int8|256")

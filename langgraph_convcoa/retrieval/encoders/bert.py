@@ -49,16 +49,16 @@ class Bert:
     heads: int
     epsilon: float
     max_tokens: int
-    cls: bool  # Pools by the first token, else by the mean.
+    cls: bool  # True to pool by the first token, False by the mean.
     sessions: dict[tuple[bool, int], Any] = field(default_factory=dict, init=False, repr=False)
-    """The networks that `onnx_bert` made of the model, shared by its users."""
+    """The networks that `onnx_bert` made of the model; all users of the model share them."""
     lock: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False)
 
     @classmethod
     def open(cls, folder: str | Path) -> Bert | None:
         """The model in a folder; None if it is of another kind, so that sentence-transformers must load it.
 
-        Raises RetrievalError if the files are not those that were saved.
+        Raises RetrievalError if the files differ from the saved files.
         """
         place = Path(folder)
         try:
@@ -70,7 +70,7 @@ class Bert:
             check_files(place)
             try:
                 found = _read(place)
-            # sentence-transformers says what is wrong with the files; the tokenizer raises nothing narrower.
+            # sentence-transformers will say what is wrong with the files. The tokenizer raises no narrower error.
             except Exception:  # noqa: BLE001
                 return None
             _OPENED[key] = found
@@ -87,7 +87,7 @@ class Bert:
         return sum(name.endswith("attention.self.query.weight") for name in self.weights)
 
     def learned(self) -> dict[str, Array]:
-        """The weights of the layers, by name: all but the embeddings."""
+        """The weights of the layers, by name: all except the embeddings."""
         return {name: weight for name, weight in self.weights.items() if name.startswith(LAYER)}
 
     def token_ids(self, texts: Sequence[str]) -> list[list[int]]:
@@ -120,7 +120,7 @@ def _has_accelerator() -> bool:
 
 
 def _read(folder: Path) -> Bert:
-    """The model in a folder; any error if it is not of a kind that `OnnxBert` computes."""
+    """Read the model in a folder; raises any error if `OnnxBert` cannot compute this kind of model."""
     from tokenizers import Tokenizer
 
     modules = _json(folder / "modules.json")
@@ -137,7 +137,7 @@ def _read(folder: Path) -> Bert:
     tokenizer.no_truncation()
     tokenizer.no_padding()
     with safe_open(folder / "model.safetensors", framework="numpy"):
-        # Opened by the library first, which checks the header and that the tensors lie within the file.
+        # The library opens the file first: it checks the header and that the tensors lie within the file.
         stored = mapped_tensors(folder / "model.safetensors")
     weights = {name: stored[name] for name in _names(config["num_hidden_layers"])}
     least = {"word_embeddings": tokenizer.get_vocab_size(), "position_embeddings": limit, "token_type_embeddings": 1}
@@ -155,7 +155,7 @@ def _read(folder: Path) -> Bert:
         and way in ("mean", "mean_tokens", "cls", "cls_token")
         and limit >= 2
         and config["hidden_size"] % config["num_attention_heads"] == 0
-        # A cut may only remove words: there is one special token at the start and one at the end.
+        # Cutting a text off may only remove words: there is one special token at the start and one at the end.
         and len(tokenizer.encode("").ids) == 2
         and len([name for name in stored if name.startswith(LAYER)]) == len(weights) - 5
         and all(len(weights[f"embeddings.{name}.weight"]) >= rows for name, rows in least.items())
@@ -168,7 +168,7 @@ def _read(folder: Path) -> Bert:
 
 
 def _names(layers: int) -> list[str]:
-    """The weights' names: five of the embeddings, then those of the layers."""
+    """The names of the weights: five of the embeddings, then those of the layers."""
     inner = [f"{LAYER}{layer}.{part}" for layer in range(layers) for part in (*_LINEAR, *_NORMS)]
     both = [f"{part}.{kind}" for part in ("embeddings.LayerNorm", *inner) for kind in ("weight", "bias")]
     return [f"embeddings.{name}.weight" for name in _EMBEDDINGS] + both

@@ -29,8 +29,8 @@ class PatternCache:
     """Vectors of texts in an SQLite file, keyed by the encoder's name and the text.
 
     Several processes may share a file, which is made if it is missing. Vectors are written in batches, so a killed run
-    resumes where it stopped. A vector that fails its checksum is encoded again. RetrievalError if the file is damaged, no
-    such cache, or cannot be opened or made.
+    resumes where it stopped. A vector that fails its checksum is encoded again. RetrievalError if the file is damaged, is
+    not a pattern cache, or cannot be opened or made.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -54,7 +54,7 @@ class PatternCache:
             return int(connection.execute("SELECT count(*) FROM patterns").fetchone()[0])
 
     def read(self, name: str, texts: Sequence[str], out: Vectors) -> list[int]:
-        """Fill in the stored vectors of different texts; returns the indexes of those that are not stored."""
+        """Copy the stored vectors of distinct texts to `out`; returns the indexes of the texts that are not stored."""
         rows = {_key(name, text): index for index, text in enumerate(texts)}
         keys, size = list(rows), out.shape[1] * 4
         with self._connect() as connection:
@@ -68,7 +68,7 @@ class PatternCache:
         return list(rows.values())
 
     def write(self, name: str, texts: Sequence[str], vectors: Vectors) -> bool:
-        """Store vectors; False, with a warning, if that fails: a full disk, a lock held too long."""
+        """Store vectors. Returns False, with a warning, if the disk is full or the file is locked for too long."""
         entries = []
         for text, vector in zip(texts, vectors, strict=True):
             key, blob = _key(name, text), vector.astype("<f4").tobytes()

@@ -37,7 +37,7 @@ def encoder_settings(encoder: Encoder) -> dict[str, str] | None:
 
 
 def encoder_from_settings(settings: Mapping[str, str]) -> Encoder:
-    """The encoder of `encoder_settings`; RetrievalError for unknown settings, such as those of another release."""
+    """Open the encoder of these `encoder_settings`; RetrievalError for unknown settings, such as those of another release."""
     try:
         if not {"name"} <= set(settings) <= {"name", "dtype"}:
             raise InputError(f"they are {dict(settings)}")

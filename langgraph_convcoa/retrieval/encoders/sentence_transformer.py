@@ -39,7 +39,7 @@ class SentenceTransformerEncoder(Encoder):
     """Encode with a sentence-transformers model.
 
     The model is loaded on first use; threads may share an encoder. On the processor onnxruntime computes every BERT with mean
-    or CLS pooling; sentence-transformers (torch) computes on other devices, other models, and whatever follows `model`.
+    or CLS pooling. sentence-transformers (torch) is used for other models, on other devices, and always after `model` is used.
 
     Args:
         name: Folder or hub name of the model; the default, all-MiniLM-L6-v2, comes with the extra `offline`.
@@ -49,7 +49,7 @@ class SentenceTransformerEncoder(Encoder):
             "float32", with a mean cosine of 0.999 to it (`OnnxBert`). Questions and torch use float32 with both.
 
     Raises:
-        InputError: A setting is none of these.
+        InputError: A setting has an invalid value.
         RetrievalError: On first use, if the model cannot be loaded.
 
     Example:
@@ -82,7 +82,7 @@ class SentenceTransformerEncoder(Encoder):
         return type(self), (self.model_name, self.device, self.batch_size, self.dtype)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        # Threads share it, and so may copies.
+        # Threads may share an encoder, so copies share it too.
         return self
 
     @property
@@ -97,19 +97,19 @@ class SentenceTransformerEncoder(Encoder):
     def model(self) -> SentenceTransformer:
         """The model in torch, loaded on first use; gradients flow through it.
 
-        After training it, take another encoder for its vectors: this one keeps the `name` it had.
+        After training the model, encode with a new encoder: this one keeps its old `name`.
         """
         return self._load()
 
     def save(self, folder: str | Path) -> None:
-        """Save the model to an empty or missing folder that `name` can be opened from.
+        """Save the model to an empty or missing folder, whose path is then a `name` for an encoder.
 
-        The folder is complete or not there. Raises InputError if it has content, RetrievalError if it cannot be written.
+        It is written completely or not at all. InputError if the folder has content, RetrievalError if it cannot be written.
         """
         target = Path(folder)
         if target.exists() and (not target.is_dir() or any(target.iterdir())):
             raise InputError(f"The folder {target} holds other files; name an empty one for the encoder.")
-        # Not `_load`: a model that is loaded in torch may be trained, so torch encodes from then on.
+        # Not `_load`: after it torch would encode, because a model that is loaded in torch may be trained.
         model = self._model or load_model(self.model_name, self.device)
         try:
             with replacing_folder(target) as partial, self._lock, quiet():
@@ -123,7 +123,7 @@ class SentenceTransformerEncoder(Encoder):
         if (bert := self._onnx()) is not None:
             return bert.dimension
         model = self._load()
-        # Renamed between releases of sentence-transformers.
+        # The method was renamed between releases of sentence-transformers.
         method = getattr(model, "get_embedding_dimension", None) or model.get_sentence_embedding_dimension
         return int(method() or 0)
 
@@ -156,7 +156,7 @@ class SentenceTransformerEncoder(Encoder):
 
     def encode_passages(self, texts: Sequence[str]) -> Vectors:
         if (bert := self._onnx()) is not None:
-            # Eight bits if wanted, and a thread a batch.
+            # Eight bits if wanted, and one thread for each batch.
             session = onnx_bert(self.model_name, bert, int8=self.dtype == "int8")
             if session is not None:
                 parts = [texts[start : start + _AT_ONCE] for start in range(0, len(texts), _AT_ONCE)]
@@ -170,7 +170,7 @@ class SentenceTransformerEncoder(Encoder):
         return normalised(rows, len(texts), self.dimension, self.model_name)
 
     def _onnx(self) -> Bert | None:
-        """The model for onnxruntime; None if torch computes it: another kind of model or device, or one loaded in torch."""
+        """The model for onnxruntime; None if torch computes it (another kind of model or device, or loaded in torch)."""
         return self._bert if self._model is None else None
 
     @cached_property
@@ -178,7 +178,7 @@ class SentenceTransformerEncoder(Encoder):
         return bert_of(self.model_name, self.device)
 
     def _load(self) -> SentenceTransformer:
-        # Encoding holds the lock, and is not waited for here.
+        # The first check takes no lock: encoding in another thread holds it.
         if self._model is None:
             with self._lock:
                 if self._model is None:
@@ -186,7 +186,7 @@ class SentenceTransformerEncoder(Encoder):
         return self._model
 
     def _identity(self) -> str:
-        """The model's name and revision on the hub, or for a folder the hash of its weights."""
+        """The model's name and revision on the hub; for a folder, a hash of its files."""
         if self.model_name in DEFAULT_NAMES:
             return DEFAULT_ENCODER
         folder = Path(self.model_name)

@@ -1,1 +1,1 @@
-"""A corpus in an engine that clusters: it names candidates, and the exact score ranks them here."""
+"""A corpus in a search engine. The engine names candidates, and the exact score ranks them here."""

@@ -1,4 +1,4 @@
-"""The protocol of an engine, what it stores of a passage, and the checks that engines share."""
+"""The protocol of an engine, the stored form of a passage, and the checks that engines share."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ from langgraph_convcoa.text.words import content_words
 _END: ContextVar[float] = ContextVar("engine_deadline", default=math.inf)
 
 LONGEST = 10_000_000
-"""Characters of a document, which is written in one transaction."""
+"""Most characters of a document, which is written in one transaction."""
 USUAL_LENGTH = 100.0
-"""Content words of a passage, at which a word's stored weight is computed; another mean length ranks nearly the same."""
+"""Mean number of content words for which a word's stored weight is computed; other means rank nearly the same."""
 
 _Condition = TypeVar("_Condition")
 _COLLECTION = re.compile(r"[a-z][a-z0-9_]{0,39}")
@@ -46,7 +46,7 @@ _as_json = json.JSONEncoder(allow_nan=False).encode
 
 @dataclass(frozen=True, eq=False)
 class StoredPassage:
-    """A passage as an engine stores it, with everything that ranks it."""
+    """A passage as an engine stores it, with everything needed to rank it."""
 
     id: str
     document: str  # Id of its document; its own id if it is the whole document.
@@ -72,7 +72,7 @@ class Engine(Protocol):
 
     Collection and tenant are fixed, and the tenant is part of every statement. The server is not asked before the first call.
     A method raises RetrievalError within the time-out if the engine is down, slow, full or refuses; the message has no
-    password. It raises InputError, before it writes anything, for what cannot be stored or filtered by. A filter is a mapping
+    password. It raises InputError, before it writes anything, if a value cannot be stored or compared. A filter is a mapping
     (`retrieval.filters`), never a function.
     """
 
@@ -86,7 +86,7 @@ class Engine(Protocol):
 
     @property
     def name(self) -> str:
-        """Its name in messages: the kind of engine and the collection, without secrets."""
+        """The engine's name in messages: the kind of engine and the collection, without secrets."""
 
     def open(self, dimension: int, encoder: str, *, create: bool = False) -> None:
         """Compare the collection with the encoder's name and dimension, once.
@@ -95,28 +95,28 @@ class Engine(Protocol):
         """
 
     def search(self, vectors: Vectors, k: int, condition: Filter | None = None) -> list[list[str]]:
-        """For each vector (q, d), the ids of k passages by their greatest product with one of their `search_vectors`.
+        """For each vector (q, d), the ids of the k passages whose `search_vectors` have the greatest product with it.
 
-        Fewer than k only if fewer passages meet the condition.
+        Returns fewer than k ids only if fewer passages meet the condition.
         """
 
     def words(self, weights: Mapping[str, float], mean_length: float, k: int, condition: Filter | None = None) -> list[str]:
-        """The ids of up to k passages with one of the terms, about the best by BM25 first.
+        """The ids of up to k passages with at least one of the terms, roughly in the order of BM25, best first.
 
         A weight is the term's weight in the question times its idf. A few passages may be missing for common terms.
         """
 
     def patterns(self, ids: Sequence[str]) -> list[StoredPassage]:
-        """The passages of these ids that exist, in this order."""
+        """The passages with these ids, in this order; missing ids are skipped."""
 
     def parts(self, documents: Sequence[str]) -> dict[str, list[str]]:
-        """The ids of the passages of each of these documents that exists, in the order of its text."""
+        """For each of these documents that exists, the ids of its passages in the order of the text."""
 
     def digests(self, documents: Sequence[str]) -> dict[str, bytes]:
-        """The digest of each of these documents that exists with all its passages."""
+        """The digest of each of these documents that is stored with all its passages."""
 
     def put(self, passages: Sequence[StoredPassage]) -> None:
-        """Store whole documents, each in place of the one with its id, all or none. Storing the same again changes nothing.
+        """Store whole documents, all or none; each replaces the one with its id. Storing the same again changes nothing.
 
         Raises RetrievalError if a passage of another document has one of the ids.
         """
@@ -129,9 +129,9 @@ class Engine(Protocol):
         return nullcontext()
 
     def settle(self) -> None:
-        """After `loading` or many changes: build what searches need and free what they do not. It has no time-out.
+        """After `loading` or many changes, build the indexes for searches and free unused space. `timeout` does not apply.
 
-        If another process is `loading`, the last one builds. Stored documents stay, however this ends.
+        While other processes are `loading`, the last of them builds instead. Stored documents stay, however this ends.
         """
 
     def delete(self, documents: Sequence[str]) -> None:
@@ -192,7 +192,7 @@ class ServerEngine(Engine):
 
     @abstractmethod
     def _prepared(self, dimension: int, encoder: str) -> bool:
-        """Prepare the collection for searches; False if there is none. RetrievalError as `_check_head`."""
+        """Prepare the collection for searches; False if it does not exist. Raises RetrievalError like `_check_head`."""
 
     @abstractmethod
     def _create(self, dimension: int, encoder: str) -> None:
@@ -216,7 +216,7 @@ class ServerEngine(Engine):
             )
 
     def _check_open(self, still_there: Callable[[int, str], bool]) -> None:
-        """Before writing: raise RetrievalError if the collection was not opened, or is gone or another one."""
+        """Raise RetrievalError before writing if the collection was not opened, or was deleted or replaced."""
         if self._opened is None or not still_there(*self._opened):
             raise RetrievalError(f"{self.name} is not open, or not there any more.")
 
@@ -231,7 +231,7 @@ class EngineConditions(FilterEvaluator[_Condition]):
     """Filters in an engine's language. A passage whose value cannot be compared is left out."""
 
     def condition(self, filter: Filter | None) -> _Condition | None:
-        """A filter in the engine's language. InputError if it is a function, malformed, or compares with what is not JSON."""
+        """A filter in the engine's language. InputError if it is a function, malformed, or compares with a non-JSON value."""
         try:
             return None if filter is None else self.read(filter)
         except RecursionError:
@@ -255,7 +255,7 @@ class EngineConditions(FilterEvaluator[_Condition]):
 
     @abstractmethod
     def above_or_below(self, name: str, word: str, bound: str | Real) -> _Condition:
-        """`ordered`, for a text or a number."""
+        """Like `ordered`, for a text or a number."""
 
     def _field(self, name: str, wanted: Any, depth: int) -> _Condition:
         check_text(name, "filter")
@@ -263,7 +263,7 @@ class EngineConditions(FilterEvaluator[_Condition]):
 
 
 def json_of(value: Any, number: Callable[[int | float], str]) -> str | None:
-    """A filter's value as JSON in one form; None if no JSON value equals it. `number` writes the numbers."""
+    """A filter's value as JSON in canonical form; None if no JSON value equals it. `number` writes the numbers."""
     match value:
         case None | bool():
             return json.dumps(value)
@@ -285,7 +285,7 @@ def json_of(value: Any, number: Callable[[int | float], str]) -> str | None:
 
 @contextmanager
 def within(seconds: float) -> Iterator[None]:
-    """All engine calls of the block end within these seconds together, each within its own time-out."""
+    """Limit all engine calls of a block to these seconds together; each call also keeps its own time-out."""
     token = _END.set(end_of(seconds))
     try:
         yield
@@ -301,7 +301,7 @@ def end_of(limit: float) -> float:
 def search_vectors(vectors: Vectors) -> Vectors:
     """The vectors that an engine searches for a passage (n, d): (y_0 + y_j) / 2 for each window, (n - 1, d).
 
-    The product with a query state is half the bound of the passage's score at w = 1 (`scoring.topk.search`).
+    The product of a vector and a query state is half the bound of the passage's score at w = 1 (`scoring.topk.search`).
 
     Example:
         >>> search_vectors(np.array([[1, 0], [1, 0], [0, 1]], dtype=np.float32)).tolist()
@@ -311,7 +311,7 @@ def search_vectors(vectors: Vectors) -> Vectors:
 
 
 def bm25(passage: StoredPassage, weights: Mapping[str, float], mean_length: float) -> float:
-    """BM25 of a passage for words with their weights times idf."""
+    """BM25 of a passage; `weights` holds each word's weight times its idf."""
     length = sum(passage.terms.values())
     shared = [(weight, passage.terms[word]) for word, weight in weights.items() if word in passage.terms]
     return float(sum(weight * saturation(count, length, mean_length) for weight, count in shared))

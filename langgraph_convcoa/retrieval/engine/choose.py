@@ -11,7 +11,7 @@ from langgraph_convcoa.retrieval.engine.base import Engine
 from langgraph_convcoa.retrieval.engine.milvus import connections as milvus
 
 SCHEMES = ("postgresql", "postgres", *milvus.SCHEMES)
-"""Schemes of addresses of engines."""
+"""Schemes of engine addresses."""
 
 _OURS = ("collection", "tenant", "exact", "build_memory")
 _FORM = "postgresql://user@host:5432/database?collection=NAME&tenant=NAME"
@@ -39,8 +39,8 @@ def open_engine(address: str, *, collection: str | None = None, tenant: str | No
         address: postgresql://user@host:5432/database, milvus://user@host:19530/database, milvuss:// for TLS, or
             milvus+file:///folder/name.db, with the parameters `collection`, `tenant` and, for PostgreSQL, `exact` and
             `build_memory` (`PostgresEngine`).
-        collection: In place of the address's.
-        tenant: In place of the address's; "default" if neither names one.
+        collection: Replaces the collection in the address.
+        tenant: Replaces the tenant in the address; "default" if neither names a tenant.
         timeout: Seconds until an answer, or an error.
 
     Raises:

@@ -27,17 +27,17 @@ from langgraph_convcoa.retrieval.scoring.patterns import Patterns
 from langgraph_convcoa.text.words import content_words
 
 CANDIDATES = 50
-"""Passages named by vector, and as many by words."""
-# The best passage by words is among the first few, whose scores are computed.
+"""Passages that an engine names for a question by vector, and the same number by words."""
+# Scores are computed for this many first passages by words: the best passage is among them.
 _BEST = 5
 
 
 @dataclass(frozen=True, eq=False)
 class Candidates(Memory):
-    """The passages that an engine named for one question, with everything that ranks them."""
+    """The passages that an engine named for one question, with everything needed to rank them."""
 
     engine: Engine | None = None
-    # BM25 of each over the best of all passages, (c, n): of the question's words, then of these with the turns' words.
+    # BM25 divided by the best of all passages, (c, n): for the question's words, then with the turns' words added.
     lexical: Vectors = field(default_factory=lambda: np.zeros((0, 0), dtype=np.float32))
     applied: Filter | None = None  # The filter that the engine applied.
 
@@ -54,7 +54,7 @@ class Candidates(Memory):
 class EngineCorpus(Corpus):
     """Passages of one tenant in one collection of an engine; the arguments are those of `HopfieldRetriever.from_engine`.
 
-    The engine names the passages that fit best by vector, and by words of the question and of the turns before. Only these
+    The engine names the passages that fit best by vector, and by words of the question and of earlier turns. Only these
     can be found, so nothing is certified. BM25 weighs words by all passages of the tenant.
     """
 
@@ -91,7 +91,7 @@ class EngineCorpus(Corpus):
         for weights in channels:
             named |= dict.fromkeys(self.engine.words(weights, mean_length, count, query.filter))
             if query.filter is not None:
-                # Scores are over the best of all passages, also of those that the filter leaves out.
+                # Scores are divided by the best of all passages, including those that the filter leaves out.
                 tops |= dict.fromkeys(self.engine.words(weights, mean_length, _BEST))
         there = self.engine.patterns([*(named | tops)])
         lexical = np.array([_bm25(there, weights, mean_length) for weights in channels], dtype=np.float32)
@@ -100,7 +100,7 @@ class EngineCorpus(Corpus):
         return _candidates([there[i] for i in chosen], self.engine, lexical=lexical[:, chosen], applied=query.filter)
 
     def _channels(self, query: Query) -> tuple[list[dict[str, float]], float]:
-        """Weights times idf of the question's words, and of a follow-up's with its turns' words; and the mean length."""
+        """The weights times idf of the question's words, for a follow-up also with its turns' words; and the mean length."""
         own, earlier = Counter(content_words(query.questions[0])), query.turns[0]
         said = turn_words(earlier, own) if earlier else {}
         statistics = self.engine.statistics({**own, **said})
@@ -115,7 +115,7 @@ class EngineCorpus(Corpus):
         return weighed, statistics.mean_length
 
     def beside(self, view: View, number: int, count: int) -> tuple[list[Passage], list[Passage]]:
-        """The parts of its document before and after a passage, the nearest first."""
+        """The passages before and after a passage in its document; the nearest come first."""
         [found] = view.fetch([number])
         name, _, place = str(found.document.id).rpartition("#")
         if not place.isdecimal() or name != document_id(found.document):
@@ -163,12 +163,12 @@ class EngineCorpus(Corpus):
         raise InputError("This retriever is over an engine, which keeps the documents; save its settings in your program.")
 
     def _owners(self, ids: Sequence[str]) -> dict[str, str]:
-        """The document of each of these passages that exists."""
+        """The id of the document of each passage that exists."""
         return {passage.id: passage.document for passage in self.engine.patterns(ids)}
 
 
 class _Words:
-    """BM25 of candidates over the best of all passages, (1, n); it was computed when they were named."""
+    """BM25 of candidates divided by the best of all passages, (1, n), computed when the engine named them."""
 
     def scores(self, view: View, _queries: Sequence[str], turns: Sequence[Sequence[tuple[str, str]]] | None = None) -> Vectors:
         if not isinstance(view, Candidates):
@@ -177,7 +177,7 @@ class _Words:
 
 
 def _bm25(passages: Sequence[StoredPassage], weights: Mapping[str, float], mean_length: float) -> Vectors:
-    """BM25 of each passage over the best of them, (n,)."""
+    """BM25 of each passage divided by the best, (n,)."""
     scores = np.array([bm25(passage, weights, mean_length) for passage in passages])
     best = scores.max(initial=0.0)
     return np.asarray(scores / best if best > 0 else scores, dtype=np.float32)
@@ -189,7 +189,7 @@ def _passage(stored: StoredPassage) -> Passage:
 
 
 def _candidates(passages: Sequence[StoredPassage], engine: Engine, **parts: Any) -> Candidates:
-    """A memory of passages as an engine keeps them."""
+    """The candidates from passages that an engine returned."""
     vectors = [passage.vectors for passage in passages]
     values = np.concatenate(vectors) if vectors else np.zeros((0, 0), dtype=np.float32)
     offsets = np.cumsum([0, *map(len, vectors)], dtype=np.int64)

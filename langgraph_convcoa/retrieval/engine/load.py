@@ -21,7 +21,7 @@ from langgraph_convcoa.retrieval.engine.base import Engine, StoredPassage, check
 from langgraph_convcoa.retrieval.progress import Progress, track
 
 _AHEAD = 4
-"""Batches that are encoded and wait to be written."""
+"""Most encoded batches that wait to be written."""
 _LOADED = (
     "All documents are loaded and stay so. Only the indexes that make searches fast are not finished: load the same again to "
     "finish them, and nothing is encoded or written a second time."
@@ -40,16 +40,16 @@ def load_into(
 ) -> Committed:
     """Load any number of documents into an engine by its fastest path.
 
-    A document with the same id and content as a stored one is skipped without being encoded; one with another content
-    replaces it. So a killed run can be run again: nothing is lost or doubled. Several processes may load into one collection.
+    A document with the same id and content as a stored one is skipped without being encoded; with other content, it replaces
+    the stored one. So a killed run can be run again: nothing is lost or doubled. Several processes may load together.
 
     Args:
         engine: From `open_engine`; the collection is made if it is missing.
-        documents: Read as they are needed. One without an id gets an id made of its title and text.
+        documents: Read as they are needed. A document without an id gets an id made of its title and text.
         encoder: The encoder of the collection.
         cache: Keeps encoded patterns between runs.
-        progress: A bar, a callback or nothing, in documents.
-        settle: Build at the end what searches need. False for one of several processes; one of them uses `loading_elsewhere`.
+        progress: True for a bar, or a callback; they count documents.
+        settle: Build the indexes for searches at the end. False if several processes load inside `loading_elsewhere`.
 
     Returns:
         The numbers of documents added, updated and unchanged, and of passages written; without the ids.
@@ -73,7 +73,7 @@ def load_into(
 
 @contextmanager
 def loading_elsewhere(engine: Engine) -> Iterator[None]:
-    """A block in which processes load into a collection with `settle=False`; what searches need is built at its end."""
+    """A block in which processes load with `settle=False`; the indexes for searches are built at its end."""
     with engine.loading():
         yield
     try:
@@ -96,7 +96,7 @@ def ingest(
 ) -> Iterator[Committed]:
     """Add documents in batches of up to 256; each yielded result has been committed.
 
-    One batch is encoded while those before it are written; at most four wait. If reading fails, the batches that are encoded
+    One batch is encoded while earlier batches are written; at most four batches wait. If reading fails, the encoded batches
     are still written.
     """
     if isinstance(documents, Sequence):
@@ -119,7 +119,7 @@ def ingest(
     with track(progress, total, "Loading") as advance, ThreadPoolExecutor(1, "convcoa-load") as pool:
 
         def written(most: int) -> Iterator[Committed]:
-            """Wait until at most so many batches are not written."""
+            """Wait until at most `most` batches are unwritten."""
             while len(waiting) > most:
                 writing, done = waiting.popleft()
                 writing.result()

@@ -16,7 +16,7 @@ from langgraph_convcoa.retrieval.filters import Filter, allowed_passages
 
 
 class MemoryEngine(Engine):
-    """Passages in memory, gone with the process; every search looks at all of them."""
+    """Passages in memory, lost when the process ends; every search compares all of them."""
 
     def __init__(self, name: str = "The memory") -> None:
         self._name = name
@@ -71,7 +71,7 @@ class MemoryEngine(Engine):
                         f"The id {passage.id!r} of a passage of {passage.document!r} is that of a passage of "
                         f"{owners[passage.id]!r} already; give every document an id of its own."
                     )
-            # One assignment: a search sees all of it or nothing.
+            # A single assignment: a search sees all new passages or none.
             self._documents = self._documents | given
 
     def delete(self, documents: Sequence[str]) -> None:

@@ -34,7 +34,7 @@ def ray_load(
     cache: Path | None = None,
     progress: Progress = False,
 ) -> Committed:
-    """`load_into` with workers of Ray. A worker has a GPU if the cluster has one, else a processor.
+    """`load_into` with workers of Ray. A worker has a processor, and a GPU if the cluster has enough GPUs.
 
     A worker that dies is started again and only its batch is encoded again. A batch that fails ends the run, which can be
     run again. The opener, the encoder and the batches are pickled.
@@ -44,20 +44,20 @@ def ray_load(
         documents: Read by this process as they are needed.
         encoder: The encoder of the collection.
         address: "local" for a Ray of this machine, or a cluster that this machine belongs to: "auto", "head:6379".
-        workers: Their number; when None one for each GPU, or for each processor.
+        workers: Number of workers; None for one on each GPU, or on each processor if there is no GPU.
         cache: The file of a `PatternCache`, if all workers are on this machine.
-        progress: A bar, a callback or nothing, in documents.
+        progress: True for a bar, or a callback; they count documents.
 
     Raises:
         InputError: Ray is missing or cannot be reached, has too few processors, or a document cannot be stored.
-        RetrievalError: As `load_into`, or a worker died repeatedly.
+        RetrievalError: As for `load_into`, or a worker died repeatedly.
     """
     check_ray()
     engine = open_engine()
     engine.open(encoder.dimension, encoder.name, create=True)
     loader = Opener(open_engine, engine.variables), encoder, cache
     loaded = Committed()
-    # Ray warns of its own doings and sets filters of its own.
+    # Ray warns about its own internals, and changes the warning filters.
     with warnings.catch_warnings(record=True), loading_elsewhere(engine), track(progress, None, "Loading") as advance:
         warnings.simplefilter("ignore")
         for done in _results(documents, loader, address, workers):
@@ -73,7 +73,7 @@ def check_ray() -> None:
 
 
 class BatchLoader:
-    """A worker: loads one batch of documents after another."""
+    """A worker, which loads one batch of documents after another."""
 
     def __init__(self, open_engine: Callable[[], Engine], encoder: Encoder, cache: Path | None) -> None:
         self._open, self._encoder, self._cache = open_engine, encoder, cache
@@ -89,7 +89,7 @@ class BatchLoader:
 
 
 class Opener:
-    """Opens the engine in another process, with this one's variables; Ray shows and logs only its repr."""
+    """Opens the engine in another process, with the variables of this process; Ray shows and logs only the repr."""
 
     def __init__(self, open_engine: Callable[[], Engine], variables: Iterable[str]) -> None:
         self._open = open_engine
@@ -104,7 +104,7 @@ class Opener:
 
 
 def _results(documents: Iterable[Document], loader: tuple[Any, ...], address: str, workers: int | None) -> Iterator[Committed]:
-    """The result of each batch. Errors of this library are raised as they are, others as RetrievalError."""
+    """The result of each batch. Errors of this library are raised unchanged, others as RetrievalError."""
     import ray
     from ray.util import ActorPool
 

@@ -1,1 +1,1 @@
-"""The evidence graph over passages: what they name, what that links, and the walk along it."""
+"""The evidence graph over passages: the names in them, the links by these names, and the walk along the links."""

@@ -1,4 +1,4 @@
-"""The evidence graph of passages that change, as arrays that are kept in one file."""
+"""The evidence graph of a changing set of passages, stored as arrays in one file."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _VERSION = 2
 
 
 class GraphIndex:
-    """The names in passages, in the order in which they were added; `keys` has the key of each in its corpus.
+    """The names in passages, in the order in which the passages were added; `keys` has each passage's key in its corpus.
 
     It stores hashes of words, and no text. After a change the links are computed at the next query: 2 seconds for 100,000
     passages. Threads must take turns.
@@ -40,7 +40,7 @@ class GraphIndex:
 
     @property
     def links(self) -> Links:
-        """The graph; an object that does not change."""
+        """The graph, as an immutable object."""
         if self._links is None:
             self._links = linked(self._contents)
         return self._links
@@ -51,7 +51,7 @@ class GraphIndex:
         return not self._contents.titles.any() and not (self._contents.names & 1).any()
 
     def add(self, passages: Iterable[Document], keys: npt.NDArray[np.int64] | None = None) -> None:
-        """Append passages, with their keys; numbered from `len(index)` on when None."""
+        """Append passages with their keys; if `keys` is None, the keys count up from `len(index)`."""
         found = [names_of(passage) for passage in passages]
         if not found:
             return
@@ -102,7 +102,7 @@ class GraphFollower(Follower[GraphIndex]):
     name = "evidence graph"
 
     def links(self, view: View) -> tuple[Links, Numbers] | None:
-        """The graph of a view, and the growing numbers of its passages in the view; None if nothing is linked."""
+        """The graph of a view, and the numbers of its passages in the view, in rising order; None if nothing is linked."""
         with self._guard:
             index = self._current(view)
             return None if index.empty else (index.links, self._numbers)
@@ -117,7 +117,7 @@ class GraphFollower(Follower[GraphIndex]):
 def _selected(
     values: npt.NDArray[np.int64], offsets: npt.NDArray[np.int64], numbers: npt.NDArray[np.int64]
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """The runs of these numbers, one after the other, with their offsets."""
+    """Concatenate the runs of values with these numbers, and return them with their new offsets."""
     sizes = np.diff(offsets)[numbers]
     ends = np.cumsum(sizes, dtype=np.int64)
     places = np.repeat(offsets[numbers] - (ends - sizes), sizes) + np.arange(int(sizes.sum()))

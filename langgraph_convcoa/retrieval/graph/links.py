@@ -12,7 +12,7 @@ from langgraph_convcoa.retrieval.graph.names import Contents, Hashes, Numbers, i
 
 # A title gets no links if more than this share of the passages, and more than five, name it.
 _HUB_SHARE, _HUB = 0.05, 5
-# A name that is no title links 2 to 10 passages, with this weight.
+# A name that is not a title links 2 to 10 passages, with this weight.
 _FEW, _NAME = 10, 0.3
 
 Amounts = npt.NDArray[np.float64]
@@ -22,8 +22,8 @@ Amounts = npt.NDArray[np.float64]
 class Links:
     """The graph of n passages and m entities as sparse matrices of weighted links."""
 
-    entities: Hashes  # (m,), growing: hashes of the entities' names.
-    names: Hashes  # Growing: titles and given names, which are looked for in questions.
+    entities: Hashes  # (m,), in rising order: hashes of the entities' names.
+    names: Hashes  # In rising order: titles and given names, which are looked for in questions.
     common: Numbers  # (m,), the number of passages of each entity.
     shares: csr_array  # (n, m), the shares of a passage's mass for its entities; each row sums to one.
     parts: csr_array  # (m, n), the shares of an entity's mass for its passages; each row sums to one.
@@ -44,10 +44,10 @@ class Links:
 
 
 def linked(contents: Contents) -> Links:
-    """The graph of the names in passages.
+    """Make the graph of the names in passages.
 
-    An entity is a title, linked to its passages and, weighted by rarity, to those that name it; or a name from the metadata,
-    with the same weight; or, with less weight, a name in 2 to 10 passages that each have a title of their own.
+    An entity is a title, linked to its passages and, weighted by rarity, to the passages that name it. A name from the
+    metadata is also an entity; so is, with less weight, a name in 2 to 10 passages that each have a title of their own.
     """
     n = len(contents.titles)
     titled = np.flatnonzero(contents.titles)
@@ -86,7 +86,7 @@ def linked(contents: Contents) -> Links:
 
 
 def _mentions(contents: Contents, titles: Hashes) -> tuple[Numbers, Hashes]:
-    """The passages whose text names a title, and the titles; a title of one word must not stand in lower case."""
+    """The passages whose text names a title, and the titles. A word in lower case never names a title of one word."""
     offsets = contents.token_offsets
     owners = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
     plain = contents.tokens & ~1
@@ -105,7 +105,7 @@ def _mentions(contents: Contents, titles: Hashes) -> tuple[Numbers, Hashes]:
 
 
 def _names(contents: Contents, titles: Hashes, articles: npt.NDArray[np.bool_]) -> tuple[Numbers, Hashes, Hashes]:
-    """The passages with names that are no title (rare names of articles, and given names), these names, and the given ones."""
+    """The passages with rare names of articles or with given names, these names, and the given names alone."""
     owners = np.repeat(np.arange(len(contents.name_offsets) - 1), np.diff(contents.name_offsets))
     plain, marked = contents.names & ~1, (contents.names & 1) == 1
     kept, place, counts = np.unique(plain, return_inverse=True, return_counts=True)

@@ -56,7 +56,7 @@ class Contents:
 
 
 class Named(NamedTuple):
-    """A name in a text: its hash, where its words stand, and as it is written."""
+    """A name in a text: its hash, the range of its words, and its spelling."""
 
     hash: int
     start: int
@@ -86,7 +86,7 @@ def names_of(passage: Document) -> Names:
 
 
 def names_in(text: str, known: Hashes) -> list[Named]:
-    """The names of a text that are among known ones (growing hashes); the longest of overlapping names."""
+    """The names in a text that are among `known` (sorted hashes); only the longest of overlapping names."""
     words = _words(text)
     tokens = np.array([word.hash & ~1 for word in words], dtype=np.int64)
     found: list[Named] = []
@@ -124,7 +124,7 @@ def joined_hashes(tokens: Hashes, size: int, starts: npt.NDArray[np.int64]) -> H
 
 
 def is_among(hashes: Hashes, known: Hashes) -> npt.NDArray[np.bool_]:
-    """True for hashes among the known ones, which grow."""
+    """True for each hash that is in `known`, which is sorted."""
     if not len(known):
         return np.zeros(len(hashes), dtype=np.bool_)
     there: npt.NDArray[np.bool_] = known[np.minimum(np.searchsorted(known, hashes), len(known) - 1)] == hashes
@@ -137,7 +137,7 @@ class _Word(NamedTuple):
     start: int
     stop: int
     capital: bool
-    owner: bool  # Whether it ended in 's.
+    owner: bool  # True if it ended in 's.
     source: str
 
 
@@ -186,7 +186,7 @@ def _name(words: Sequence[_Word], run: list[int]) -> Iterator[Named]:
 
 
 def _joined(words: Sequence[_Word]) -> int:
-    """`joined_hashes` of one name, ten times as fast."""
+    """Like `joined_hashes`, for one name; ten times as fast."""
     joined = len(words)
     for word in words:
         joined = (joined * _FACTOR + ((word.hash & ~1) & _MASK)) & _MASK

@@ -16,10 +16,10 @@ class GraphSettings(BaseModel):
     The defaults were fitted on HotpotQA, and on MTRAG so that conversations lose nothing.
 
     Attributes:
-        steps: Links in a row that are followed; with 0 the ranking is that of the search.
+        steps: Number of links in a row that are followed; 0 keeps the ranking of the search.
         damping: The share of mass that moves on along a link.
-        temperature: Of the softmax over the scores of the first 100 passages, their mass at the start.
-        names: The mass of all names in the question at the start, beside 1 for the passages.
+        temperature: Temperature of the softmax over the scores of the first 100 passages, which is their mass at the start.
+        names: The mass of all names in the question at the start; all passages together have a mass of 1.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)

@@ -1,7 +1,7 @@
-"""The walk along an evidence graph, from the first passages and the names in the question to what these name.
+"""The walk along an evidence graph, from the first passages and the names in the question to linked passages.
 
 The mass of the found passages (by score) and of the question's names moves along the links for a few steps. Unlike in
-personalised PageRank (Page et al. 1999), nothing returns at once to its passage: one without links loses nothing.
+personalised PageRank (Page et al. 1999), no mass returns at once to its passage: a passage without links loses nothing.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from langgraph_convcoa.retrieval.graph.settings import GraphSettings
 Mass = npt.NDArray[np.float64]
 
 FIRST = 100
-"""Passages from which the walk starts, and from which each step continues."""
+"""Number of passages from which the walk starts, and from which each step continues."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,8 +32,8 @@ class Walk:
 
     links: Links
     question: str
-    named: Mass  # (m,), of each entity at first.
-    steps: Sequence[Mass]  # (n,) each, of each passage: at first, after one step, and so on.
+    named: Mass  # (m,), mass of each entity at the start.
+    steps: Sequence[Mass]  # (n,) each, mass of each passage: at the start, after one step, and so on.
 
     @cached_property
     def passages(self) -> Mass:
@@ -44,7 +44,7 @@ class Walk:
     def path(self, passage: int, document: Callable[[int], Document]) -> list[str]:
         """The heaviest way to a passage, from "question": titles of passages, and names in quotation marks.
 
-        Empty if links did not raise the passage. A name is looked up by its hash in the texts beside it on the way.
+        Empty if links did not raise the passage. A name is looked up by its hash in the passages next to it on the way.
         """
         n, trail = self.links.passages, self._trail(passage)
         path = ["question"]
@@ -58,9 +58,9 @@ class Walk:
         return path if trail else []
 
     def _trail(self, passage: int) -> list[int]:
-        """The nodes on the heaviest way to a passage, itself the last; empty if links did not raise it.
+        """The nodes on the heaviest way to a passage, which is the last node; empty if links did not raise the passage.
 
-        Node i < n is a passage, n + e an entity.
+        Node i < n is a passage, node n + e is entity e.
         """
         first, came = self.steps[0], self.passages
         if np.count_nonzero(first > first[passage]) <= np.count_nonzero(came > came[passage]):
@@ -113,7 +113,7 @@ def walk(
 
 
 def _greatest(amounts: Mass) -> Mass:
-    """The greatest amounts, 0 for the others, so the time does not grow with the passages."""
+    """Keep the greatest amounts and set the others to 0, so that the time does not grow with the number of passages."""
     if np.count_nonzero(amounts) <= FIRST:
         return amounts
     return np.where(amounts >= np.partition(amounts, -FIRST)[-FIRST], amounts, 0)

@@ -21,10 +21,10 @@ from langgraph_convcoa.text.words import content_words
 _KIND = "lexical index"
 _VERSION = 1
 _K1, _B = 1.5, 0.75
-# Words of earlier turns that count.
+# Most words of earlier turns that count.
 _TURN_WORDS = 32
 _DECAY = 0.7
-# The least weight of a turn, relative to the last: nine turns count.
+# The lowest weight of a turn, relative to the last turn: nine turns count.
 _LEAST = 0.05
 # An answer's words count together at most as much as five words of a question.
 _ANSWER_WORDS = 5
@@ -32,7 +32,7 @@ _ANSWER_CHARACTERS = 1_000
 
 
 class BM25Index:
-    """BM25 over passages in the order in which they were added; `keys` has the key of each in its corpus.
+    """BM25 over passages in the order in which they were added; `keys` has each passage's key in its corpus.
 
     Titles count, words are stemmed, and stop words are left out (`text.content_words`). The score is Lucene's form of BM25
     with k1 = 1.5 and b = 0.75. After a change the weights of words are computed at the next query: about 2 seconds for a
@@ -47,7 +47,7 @@ class BM25Index:
     def __init__(self, passages: Iterable[Document] = (), *, source: str = "") -> None:
         self.keys: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
         self.source = source
-        # None while they are in a file only.
+        # None while the words are only in the file.
         self._vocabulary: dict[str, int] | None = {}
         self._file: ArrayFile | None = None
         self._tokens: npt.NDArray[np.int32] = np.zeros(0, dtype=np.int32)
@@ -59,7 +59,7 @@ class BM25Index:
         return len(self._offsets) - 1
 
     def add(self, passages: Iterable[Document], keys: npt.NDArray[np.int64] | None = None) -> None:
-        """Append passages, with their keys; numbered from `len(index)` on when None."""
+        """Append passages with their keys; if `keys` is None, the keys count up from `len(index)`."""
         vocabulary = self._words()
         tokens, lengths = array("i"), []
         for passage in passages:
@@ -74,7 +74,7 @@ class BM25Index:
             self._matrix = None
 
     def select(self, numbers: npt.NDArray[np.int64]) -> BM25Index:
-        """A new index of the passages of these numbers, in this order, without the words of the others."""
+        """A new index of the passages with these numbers, in this order, without the words of other passages."""
         index = BM25Index(source=self.source)
         old = [self._tokens[self._offsets[i] : self._offsets[i + 1]] for i in numbers]
         used, renumbered = np.unique(np.concatenate([index._tokens, *old]), return_inverse=True)
@@ -86,11 +86,11 @@ class BM25Index:
         return index
 
     def scores(self, queries: Sequence[str]) -> Vectors:
-        """BM25 of each passage over the query's best, (q, n)."""
+        """BM25 of each passage, divided by the query's best score, (q, n)."""
         return self._scores([Counter(content_words(query)) for query in queries])
 
     def scores_with_turns(self, queries: Sequence[str], turns: Sequence[Sequence[tuple[str, str]]]) -> Vectors:
-        """`scores` with the words of the earlier turns, oldest first, at their weights (`turn_words`); 0 without turns.
+        """Like `scores`, with the words of the earlier turns, oldest first, weighted by `turn_words`; 0 without turns.
 
         Example:
             >>> index = BM25Index([Document("The capital of France."), Document("The rivers of France."), Document("Rivers.")])
@@ -151,7 +151,7 @@ class BM25Index:
         return self._matrix
 
     def _words(self) -> dict[str, int]:
-        """Numbers of words; of a file they are read, and all checksums compared, at the first use."""
+        """The number of each word. At first use they are read from the file, and all checksums are compared."""
         if self._vocabulary is None:
             assert self._file is not None
             self._file.check()
@@ -170,7 +170,7 @@ class _Matrix(NamedTuple):
 
 
 def _weighted(tokens: npt.NDArray[np.int32], offsets: npt.NDArray[np.int64], words: int) -> _Matrix:
-    """The scores of words by number; those of passage p are tokens[offsets[p] : offsets[p + 1]].
+    """The scores of words; the numbers of the words of passage p are tokens[offsets[p] : offsets[p + 1]].
 
     Passages without words count neither in the number of passages nor in the mean length.
     """
@@ -184,7 +184,7 @@ def _weighted(tokens: npt.NDArray[np.int32], offsets: npt.NDArray[np.int64], wor
 
 
 def idf(passages: int, found: Any) -> Any:
-    """The weight of a word, or of several, in `found` of all passages."""
+    """The weight of a word, or of several words, that occurs in `found` of the passages."""
     return np.log1p((passages - found + 0.5) / (found + 0.5))
 
 
@@ -194,7 +194,7 @@ def saturation(counts: Any, lengths: Any, mean_length: float) -> Any:
 
 
 def heaviest(words: Mapping[str, float], passages: int, found: Mapping[str, int]) -> dict[str, float]:
-    """The 32 words of turns that count most, of those in any passage, with their weights."""
+    """The 32 words of turns that count most, with their weights; words in no passage are left out."""
     known = [word for word in words if found.get(word)]
     best = sorted(known, key=lambda word: -words[word] * idf(passages, found[word]))
     return {word: words[word] for word in best[:_TURN_WORDS]}
@@ -203,8 +203,8 @@ def heaviest(words: Mapping[str, float], passages: int, found: Mapping[str, int]
 def turn_words(turns: Sequence[tuple[str, str]], asked: Collection[str]) -> dict[str, float]:
     """The content words of earlier turns, oldest turn first, with their weights; without the words of the question (`asked`).
 
-    A word of the last turn's question counts 1/n if the question has n different content words, and at most a half. Each turn
-    further back counts 0.7 times as much. An answer's words count the same, but together at most as five.
+    A word of the last turn's question counts 1/n if `asked` has n different words, and at most a half. Each turn
+    further back counts 0.7 times as much. An answer's words count the same, but together at most as much as five words.
 
     Example:
         >>> turn_words([("Who wrote the Iliad?", "Homer."), ("Is it long?", "")], ["translate"])

@@ -28,7 +28,7 @@ class Followed(Protocol):
     """An index with an entry for each passage."""
 
     source: str  # The corpus in which the keys are valid.
-    keys: Numbers  # Of the passages of the entries.
+    keys: Numbers  # The key of each entry's passage.
 
     def __len__(self) -> int: ...
     def save(self, path: Path, /) -> None: ...
@@ -93,7 +93,7 @@ class Follower(ABC, Generic[_Index]):
                 self.save(view)
 
     def purge(self, view: View) -> None:
-        """After deletions: remove them from the file."""
+        """After deletions: remove the deleted passages from the file."""
         if self._kept() and not self.save(view):
             self.discard()
 
@@ -109,7 +109,7 @@ class Follower(ABC, Generic[_Index]):
         self._index: _Index | None = None
         self._saved = 0
         self._view: View | None = None
-        # The number in the view of each entry's passage, or _GONE; passages without an entry; entries without a passage.
+        # Each entry's passage number in the view, or _GONE; passages without an entry; entries without a passage.
         self._numbers, self._new, self._gone = _NONE, _NONE, _NONE
 
     def _fits(self, index: _Index, view: View) -> bool:
@@ -183,7 +183,7 @@ class BM25Follower(Follower[BM25Index]):
     name = "BM25 index"
 
     def scores(self, view: View, queries: Sequence[str], turns: Sequence[Sequence[tuple[str, str]]] | None = None) -> Vectors:
-        """BM25 of each passage over the query's best, (q, n); with `turns` by `BM25Index.scores_with_turns`."""
+        """BM25 of each passage, divided by the query's best score, (q, n); see `BM25Index.scores_with_turns` for `turns`."""
         with self._guard:
             index, numbers = self._current(view), self._numbers
             found = index.scores(queries) if turns is None else index.scores_with_turns(queries, turns)
@@ -203,7 +203,7 @@ class BM25Follower(Follower[BM25Index]):
 
 
 def _state(path: Path | None) -> tuple[int, ...] | None:
-    """Time, size and inode of a file, which change when it is replaced; None where there is none."""
+    """Time, size and inode of a file, which change when it is replaced; None if there is no file."""
     try:
         found = path.stat() if path is not None else None
     except OSError:

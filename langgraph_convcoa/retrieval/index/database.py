@@ -28,7 +28,7 @@ FORMAT_VERSION = 2
 """Version of the format; an index of another version is not opened."""
 DATABASE = "index.sqlite"
 STORED_TYPES: dict[PatternType, str] = {"float32": "<f4", "int8": "i1"}
-"""The types of patterns in an index, as numbers of its pattern file."""
+"""The numpy type in the pattern file for each type of patterns."""
 SHARDS_REMOVED = (
     "The search over shards was removed: make one index of the documents (`convcoa index PATH --out DIR`), or load them into "
     "an engine (`convcoa index PATH --to URL`, `HopfieldRetriever.from_engine`)."
@@ -49,22 +49,22 @@ _SCHEMA = (
 )
 
 Keys = npt.NDArray[np.int64]
-"""Keys of passages from 1, never reused; they grow in the order of the patterns."""
+"""Keys of passages, from 1 and never reused; they rise in the order of the patterns."""
 
 
 @dataclass(frozen=True)
 class Head:
-    """What an index is; it changes with every commit."""
+    """The settings and counts of an index; they change with every commit."""
 
     index: str  # an id
-    dtype: PatternType  # of the stored patterns
+    dtype: PatternType  # type of the stored patterns
     dimension: int  # length d of a pattern
     encoder: str  # the encoder's name
     model: dict[str, str] | None = None  # `encoder_settings`
-    settings: dict[str, Any] = field(default_factory=dict)  # of the retriever
+    settings: dict[str, Any] = field(default_factory=dict)  # settings of the retriever
     file: str = ""  # the pattern file
     rows: int = 0  # valid rows of the pattern file
-    next_key: int = 1  # of the next passage
+    next_key: int = 1  # key of the next passage
     commits: int = 0
 
     @property
@@ -80,12 +80,12 @@ class Block:
     first: int  # row
     sizes: npt.NDArray[np.int32] = field(default_factory=lambda: np.zeros(0, dtype=np.int32))  # rows of each passage
     keys: Keys = field(default_factory=lambda: np.zeros(0, dtype=np.int64))  # negative for deleted passages
-    scales: npt.NDArray[np.float32] = field(default_factory=lambda: np.zeros(0, dtype=np.float32))  # of each row of int8
+    scales: npt.NDArray[np.float32] = field(default_factory=lambda: np.zeros(0, dtype=np.float32))  # of int8 rows
     patterns: int = 0  # CRC-32 of the rows
 
     @property
     def rows(self) -> slice:
-        """Its rows in the pattern file."""
+        """The rows of the block in the pattern file."""
         return slice(self.first, self.first + int(self.sizes.sum()))
 
 
@@ -192,12 +192,12 @@ class Transaction:
         return found
 
     def last_block(self) -> Block:
-        """The last block; an empty one if there is none."""
+        """The last block; an empty block if nothing is stored."""
         row = self._connection.execute("SELECT * FROM blocks ORDER BY first DESC LIMIT 1").fetchone()
         return Block(0) if row is None else self._block(row)
 
     def put_block(self, block: Block) -> None:
-        """Store a block in place of one with the same first row."""
+        """Store a block; it replaces a block with the same first row."""
         arrays = (block.sizes.astype("<i4"), block.keys.astype("<i8"), block.scales.astype("<f4"))
         row: tuple[Any, ...] = (block.first, *(array.tobytes() for array in arrays), block.patterns)
         self._connection.execute("INSERT OR REPLACE INTO blocks VALUES (?, ?, ?, ?, ?, ?)", (*row, _checksum(*row)))
@@ -215,7 +215,7 @@ class Transaction:
             return Block(first, *arrays, patterns)
 
     def put_passages(self, first_key: int, passages: Iterable[tuple[str, Passage]]) -> int:
-        """Store passages, each with the id of its document, under keys from the first; returns the next key."""
+        """Store passages, each with the id of its document, under keys from `first_key` on; returns the next key."""
         key = first_key
         for key, (name, passage) in enumerate(passages, first_key + 1):
             document, spans = passage.document, np.array(passage.spans, dtype="<i4").tobytes()
@@ -233,7 +233,7 @@ class Transaction:
                 self.put_block(replace(block, keys=np.where(dead, -block.keys, block.keys)))
 
     def keys_of(self, ids: Sequence[str]) -> dict[str, list[int]]:
-        """The keys of the passages of each of these documents that exists."""
+        """For each of these documents that exists, the keys of its passages."""
         found: dict[str, list[int]] = {}
         for name, key in self._select("SELECT document, key FROM passages WHERE document IN", ids):
             found.setdefault(name, []).append(key)
@@ -247,7 +247,7 @@ class Transaction:
             return {name: content_digest(passages[key].document for key in sorted(own)) for name, own in keys.items()}
 
     def owners(self, ids: Sequence[str]) -> dict[str, str]:
-        """The document of each of these passages that exists."""
+        """The id of the document of each passage that exists."""
         return dict(self._select("SELECT id, document FROM passages WHERE id IN", ids))
 
     def documents(self) -> list[tuple[str, dict[str, Any], list[int]]]:
@@ -271,11 +271,11 @@ class Transaction:
         return int(self._connection.execute("SELECT count(*) FROM passages").fetchone()[0])
 
     def passages(self, keys: Sequence[int]) -> dict[int, Passage]:
-        """The passages of these keys that exist."""
+        """The passages with these keys; missing keys are skipped."""
         return {row[0]: self._passage(row) for row in self._select("SELECT * FROM passages WHERE key IN", keys)}
 
     def named(self, ids: Sequence[str]) -> list[Document]:
-        """The passages of these documents, and those with these ids, in order."""
+        """The passages of the documents with these ids, and the passages with these ids, in order."""
         rows = {
             row[0]: row
             for column in ("document", "id")
@@ -313,7 +313,7 @@ def _heads() -> TypeAdapter[Head]:
 
 
 def _head(text: str) -> Head:
-    """The head in a row; ValueError if it is not valid, even with the right checksum."""
+    """Parse the head of a row; ValueError if it is not valid, even if its checksum is right."""
     head = _heads().validate_json(text, strict=True)
     counts = (head.dimension - 1, head.rows, head.next_key - 1, head.commits)
     if not all(0 <= count < 2**53 for count in counts) or (head.rows and not _FILE.fullmatch(head.file)):
@@ -325,7 +325,7 @@ def _head(text: str) -> Head:
 
 @contextmanager
 def _connected(folder: Path, *, create: bool = False) -> Iterator[sqlite3.Connection]:
-    """A new connection for each use, so threads and forks share none; uncommitted changes are rolled back."""
+    """Open a new connection for each use, since threads and forks cannot share it; uncommitted changes are rolled back."""
     if not create and not is_index(folder):
         check_not_shards(folder)
         raise RetrievalError(f"{folder} holds no index; make one with `convcoa index PATH --out {folder}`.")

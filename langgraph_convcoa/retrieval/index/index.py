@@ -29,9 +29,9 @@ from langgraph_convcoa.retrieval.scoring.patterns import PatternType
 
 _LOGGER = logging.getLogger(__name__)
 LEXICAL_FILE = "lexical.safetensors"
-"""The BM25 index. Missing passages are read at the first query that needs it."""
+"""File of the BM25 index. Missing passages are read at the first query that needs the index."""
 GRAPH_FILE = "graph.safetensors"
-"""The evidence graph. Missing passages are read at the first query that needs it."""
+"""File of the evidence graph. Missing passages are read at the first query that needs the graph."""
 _OPENINGS = 5
 
 
@@ -71,7 +71,7 @@ class Index(Corpus):
         return type(self), (self.path,)
 
     def __repr__(self) -> str:
-        # The last snapshot: nothing is read.
+        # From the last snapshot, so that nothing is read.
         held = "" if self._current is None else f", passages={len(self._current)}"
         return f"Index({str(self.path)!r}{held})"
 
@@ -91,7 +91,7 @@ class Index(Corpus):
 
     @property
     def head(self) -> Head:
-        """Its encoder, type, dimension, settings and counts."""
+        """The encoder, type, dimension, settings and counts of the index."""
         return self.snapshot().head
 
     def verify(self) -> None:
@@ -132,7 +132,7 @@ class Index(Corpus):
         self.graph.keep_up(self.snapshot())
 
     def delete(self, ids: Iterable[str]) -> list[str]:
-        """Delete the documents of these ids that exist, and return their ids; patterns go when the index is compacted.
+        """Delete the documents with these ids, and return the ids that existed; `compact` removes their patterns.
 
         InputError for the id of a passage of a longer document; nothing is deleted then.
         """
@@ -162,10 +162,10 @@ class Index(Corpus):
             self._purge()
 
     def save_lexical(self) -> bool:
-        """Write the BM25 index to the folder, so the next process need not read all passages; False if that fails.
+        """Write the BM25 index to the folder, so that the next process does not read all passages; False if that fails.
 
-        `ingest` updates an existing file if much is missing in it (more than 256 passages and 1 in 200); a deletion, an update
-        and `compact` always do, so no deleted word stays.
+        `ingest` updates an existing file if much is missing in it (more than 256 passages and 1 in 200). A deletion, an update
+        and `compact` always update it, so that no deleted word stays.
         """
         return self.bm25.save(self.snapshot())
 
@@ -174,14 +174,14 @@ class Index(Corpus):
         return self.graph.save(self.snapshot())
 
     def put_settings(self, settings: Mapping[str, Any]) -> None:
-        """Keep a retriever's settings with the index; an evidence graph that they switch off is removed."""
+        """Store a retriever's settings with the index; an evidence graph that they switch off is removed."""
         with self._lock.held():
             with writing(self.path) as database:
                 database.put_head(replaced(database.head(), settings=dict(settings)))
             self.remove_unused()
 
     def default_settings(self) -> dict[str, Any]:
-        """An index that was made without an evidence graph has none: making one takes time and memory."""
+        """The saved setting `graph`: an index made without an evidence graph gets none, which would take time and memory."""
         return {"graph": self.head.settings.get("graph")}
 
     def keep_settings(self, path: str | Path, settings: Mapping[str, Any], dtype: PatternType | None) -> bool:
@@ -213,7 +213,7 @@ class Index(Corpus):
 
 
 def open_or_create(path: str | Path, encoder: Encoder, dtype: PatternType | None, settings: Mapping[str, Any]) -> Index:
-    """The index in a folder, made with these settings if there is none; an existing one gets those of the evidence graph.
+    """Open the index in a folder, or make it with these settings. An existing index only gets the settings of the graph.
 
     RetrievalError if the index has another encoder or type, or cannot be opened or made.
     """
@@ -233,7 +233,7 @@ def open_or_create(path: str | Path, encoder: Encoder, dtype: PatternType | None
 def save_index(
     corpus: Corpus, path: str | Path, encoder: Encoder, settings: Mapping[str, Any], *, dtype: PatternType | None = None
 ) -> None:
-    """Save a corpus as an index with a retriever's settings, its BM25 index and, if they name one, its evidence graph."""
+    """Save a corpus as an index with a retriever's settings, its BM25 index and, if the settings want it, its graph."""
     view = corpus.snapshot()
     write_index(Path(path), view, encoder, dtype or view.patterns.dtype, settings)
     saved = Index(path)
@@ -244,7 +244,7 @@ def save_index(
 
 
 def put_graph(index: Index, settings: GraphSettings | None) -> None:
-    """Keep the settings of the evidence graph with an index."""
+    """Store the settings of the evidence graph with an index."""
     kept = None if settings is None else settings == GraphSettings() or settings.model_dump()
     if index.head.settings.get("graph") != kept:
         index.put_settings({**index.head.settings, "graph": kept})

@@ -34,15 +34,15 @@ class Snapshot:
     folder: Path
     head: Head
     blocks: list[Block]
-    keys: Keys  # (n,), of each passage, growing.
-    alive: npt.NDArray[np.bool_] | None  # (n,), False for deleted passages; None where none is.
+    keys: Keys  # (n,), key of each passage, in rising order.
+    alive: npt.NDArray[np.bool_] | None  # (n,), False for deleted passages; None if all exist.
     checked: Checked  # Shared by the snapshots of an index.
     _patterns: Patterns
     _masks: list[tuple[dict[str, Any], npt.NDArray[np.bool_]]] = field(default_factory=list)
 
     @classmethod
     def load(cls, folder: Path, checked: Checked, before: Snapshot | None = None) -> Snapshot:
-        """The present state; `before` if nothing changed. FileNotFoundError if another pattern file has just replaced it."""
+        """Load the present state; `before` if nothing changed. FileNotFoundError if the pattern file was just replaced."""
         with reading(folder) as database:
             head = database.head()
             blocks = before.blocks if before is not None and before.head == head else database.blocks()
@@ -56,7 +56,7 @@ class Snapshot:
             return before
         keys = _joined([block.keys for block in blocks], np.int64)
         if before is not None and head == replace(before.head, commits=head.commits, settings=head.settings):
-            # Only passages were deleted: what was computed from the patterns stays.
+            # Only deletions or settings changed: the patterns and the values computed from them stay.
             patterns = before._patterns
         else:
             offsets = np.concatenate([[0], np.cumsum(_joined([block.sizes for block in blocks], np.int64))])
@@ -145,7 +145,7 @@ class Snapshot:
     def allowed(self, condition: Filter | None) -> npt.NDArray[np.bool_] | None:
         """(n,), True for the passages that are not deleted and meet the condition; None if all do.
 
-        A mapping reads all metadata, and a function all passages; the results of the last mappings are kept.
+        For a mapping all metadata are read, for a function all passages; the results of the last mappings are kept.
         """
         if condition is None:
             return self.alive

@@ -1,4 +1,4 @@
-"""Keeps an index equal to the files of folders, which are read again when watchfiles reports a change."""
+"""Keeps an index in step with files and folders, which are read again when watchfiles reports a change."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from langgraph_convcoa.retrieval.index.index import Index
 from langgraph_convcoa.retrieval.progress import Progress
 
 _DEBOUNCE, _STEP = 1_000, 200
-"""Milliseconds: changes are one until none comes for a fifth of a second, or for one second at most."""
+"""Milliseconds: changes are collected until no change comes for 0.2 s, or for at most 1 s."""
 _LOOK_EVERY = 15_000
-"""Milliseconds until files are compared without a report: network folders may send none."""
+"""Milliseconds until files are compared without a report, since network folders may send no reports."""
 
 _Stamps = dict[str, tuple[int, int, int]]
 """Time, size and inode of each file of a path."""
@@ -43,7 +43,7 @@ class Changed(NamedTuple):
 
 
 class WatchedFiles:
-    """Files and folders, and what an index holds of them. After a change all files are read, but only new text is encoded.
+    """Files and folders, and their documents in an index. After a change all files are read, but only new text is encoded.
 
     Each of `paths` has a prefix for the ids and sources of its documents. `told` is called once for each reason.
     """
@@ -71,7 +71,7 @@ class WatchedFiles:
         return set().union(*self._held)
 
     def sync(self, index: Index, encoder: Encoder, progress: Progress = False) -> Changed:
-        """Add and update documents of the files in the index, and delete those that are gone.
+        """Add and update the files' documents in the index, and delete documents that are gone.
 
         A file that cannot be read counts as empty. After an error the next round tries again.
         """
@@ -87,8 +87,8 @@ class WatchedFiles:
     def watch(self, index: Index, encoder: Encoder, stop: threading.Event | None = None) -> Iterator[Changed]:
         """Yield the rounds that changed something, until `stop` is set or KeyboardInterrupt.
 
-        An error of a round, such as an index that another program writes to, is reported, and the round repeated. InputError
-        if the system cannot watch the folders.
+        An error in a round (for example, another program writes to the index) is reported, and the round is repeated.
+        Raises InputError if the system cannot watch the folders.
         """
         from watchfiles import watch
 
@@ -109,7 +109,7 @@ class WatchedFiles:
             ) from error
 
     def _read_stamps(self, number: int) -> _Stamps | None:
-        """The files of a path, in order; None if the path is missing, such as an unmounted drive."""
+        """The stamps of a path's files, in order; None if the path is missing, for example on an unmounted drive."""
         (prefix, files), path = self._folders[number], self._paths[number]
         try:
             names = files.names(Skipped(partial(self._say_of, prefix)))

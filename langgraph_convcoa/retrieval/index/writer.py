@@ -43,18 +43,18 @@ from langgraph_convcoa.retrieval.memory_corpus import Memory
 from langgraph_convcoa.retrieval.scoring.patterns import Patterns, PatternType, encode_patterns
 
 BLOCK_ROWS = 4096
-"""Rows with one checksum; more if one passage has more."""
+"""Rows of a block, which has one checksum; a block has more rows only if a single passage has more."""
 
 _PASSAGES_AT_ONCE = 2048
 _LOCK = "writer.lock"
-# Files of an unfinished first save.
+# Files that an unfinished first save leaves.
 _REMAINS = re.compile(rf"patterns\.\d+\.bin|{re.escape(_LOCK)}|{re.escape(DATABASE)}(-journal)?")
-# The name of embeddings without a model name, which differs in each process.
+# The end of the name of embeddings without a model name; this name differs in each process.
 _UNNAMED = re.compile(r":[0-9a-f]{32}$")
 
 
 class WriterLock:
-    """The lock for writing to an index: one object of one process at a time, whose threads wait for each other."""
+    """The lock for writing to an index. One object of one process holds it at a time; threads of that object take turns."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -82,11 +82,11 @@ class WriterLock:
                 self._file.release()
 
 
-# The caller of all these holds the writer's lock. If they raise RetrievalError, the index is unchanged.
+# `append` and `compact` need a caller that holds the writer's lock. After a RetrievalError the index is unchanged.
 
 
 def append(folder: Path, chosen: Selection, encoded: Memory) -> None:
-    """Add documents and delete those that they replace; `encoded` are their passages in order."""
+    """Add documents and delete the documents that they replace; `encoded` holds the new passages in order."""
     with writing(folder) as database:
         database.remove(chosen.replaced)
         head = database.head()
@@ -98,7 +98,7 @@ def append(folder: Path, chosen: Selection, encoded: Memory) -> None:
 
 
 def compact(folder: Path, snapshot: Snapshot) -> None:
-    """Write the patterns of passages that are not deleted into a new file, in place of the old one."""
+    """Write the patterns of passages that are not deleted into a new file, which replaces the old one."""
     with writing(folder) as database:
         head = _put_file(database, folder, snapshot.head, snapshot, snapshot.keys[snapshot.numbers])
         database.put_head(head)
@@ -109,7 +109,7 @@ def compact(folder: Path, snapshot: Snapshot) -> None:
 
 
 def write_index(folder: Path, view: View, encoder: Encoder, dtype: PatternType, settings: Mapping[str, Any]) -> None:
-    """Write the passages of a view and a retriever's settings as an index, in place of an existing one.
+    """Write the passages of a view and a retriever's settings as an index; an existing index is replaced.
 
     InputError if something cannot be stored; RetrievalError for a folder with other files, or an encoder without a name.
     """
@@ -186,7 +186,7 @@ def _put_file(database: Transaction, folder: Path, head: Head, view: View, keys:
 
 
 def _put_patterns(database: Transaction, folder: Path, head: Head, patterns: Patterns, keys: Keys) -> Head:
-    """Write patterns of passages with these keys and their blocks; returns the head with their rows."""
+    """Append the patterns of passages with these keys, and store their blocks; returns the head with the new rows."""
     _write_rows(folder, head, patterns.values.reshape(-1).view(np.uint8).data)
     for block in _blocks(patterns, keys, database.last_block()):
         database.put_block(block)
@@ -194,7 +194,7 @@ def _put_patterns(database: Transaction, folder: Path, head: Head, patterns: Pat
 
 
 def _write_rows(folder: Path, head: Head, data: bytes | memoryview) -> None:
-    """Write data after the valid rows, in place of what a killed writer left there."""
+    """Write data after the valid rows; rows that a killed writer left there are overwritten."""
     path = folder / head.file
     try:
         with path.open("r+b" if head.bytes else "wb") as stream:
@@ -214,7 +214,7 @@ def _write_rows(folder: Path, head: Head, data: bytes | memoryview) -> None:
 
 
 def _blocks(patterns: Patterns, keys: Keys, block: Block) -> Iterator[Block]:
-    """Patterns as blocks; the first one extends the block before, if it has room."""
+    """Divide patterns into blocks; the first of them extends `block`, the last stored one, if it has room."""
     ends = patterns.offsets[1:]
     start = row = 0
     while start < len(ends):

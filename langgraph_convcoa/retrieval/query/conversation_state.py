@@ -30,12 +30,12 @@ _Asked = tuple[str, tuple[Turn, ...]]
 _ANSWER_CHARACTERS = 300
 _ROLES = frozenset({"human", "user", "ai", "assistant", "system", "developer", "tool", "function"})
 _KEPT = 4096
-# The last turns of a longer history count, so the time of a question is bounded.
+# Only the last turns of a longer history count, so that the time of a question is bounded.
 _TURNS = 100
 
 
 def messages_of(history: Iterable[Turn | Sequence[str] | BaseMessage | Mapping[str, Any]] | None) -> Any:
-    """A chat history whose (role, text) tuples are messages; anything else is returned unchanged."""
+    """Turn the (role, text) tuples of a chat history into messages; anything else is returned unchanged."""
     if isinstance(history, str) or not isinstance(history, Iterable):
         return history
     entries = list(history)
@@ -58,7 +58,7 @@ def _message(role: Any, content: Any) -> BaseMessage:
 def history_pairs(history: Iterable[Turn | Sequence[str] | BaseMessage | Mapping[str, Any]] | None) -> list[Turn]:
     """Earlier turns as pairs of question and answer, from pairs or from messages; InputError for other entries.
 
-    Messages of the user and the model count; several in a row are one text. A missing question or answer is empty.
+    Only messages of the user and the model count; several in a row form one text. A missing question or answer is empty.
     """
     if history is None:
         return []
@@ -93,7 +93,7 @@ def turn_text(turn: Turn) -> str:
 def conversational_state(query: Vectors, history: Vectors, history_weight: float, history_beta: float) -> Vectors:
     """normalise(x + lambda sparsemax(beta_h x H^T) H); x without a history.
 
-    The query is x, (d,); the history is H, (t, d), one pattern an earlier turn; lambda is at least 0, beta_h 0 to infinity.
+    The query x is (d,); the history H is (t, d), with a pattern for each turn; lambda is at least 0, beta_h 0 to infinity.
     """
     if len(history) == 0 or history_weight == 0:
         return query
@@ -172,8 +172,8 @@ class StateEncoder:
     ) -> Vectors:
         """The query state of each question, (n, d), with its earlier turns, oldest first; new texts are encoded in one batch.
 
-        The last 100 turns count, or none with a history weight of 0. RetrievalError if the encoder gives unusable vectors, or
-        the model is for another encoder.
+        The last 100 turns count; with a history weight of 0 no turn counts. RetrievalError if the encoder gives unusable
+        vectors, or the model is for another encoder.
         """
         if self.model is not None:
             self.model.check_encoder(self.encoder)

@@ -34,7 +34,7 @@ _CONFIG, _CARD = "config.json", "README.md"
 _WEIGHTS, _QUERY_ENCODER = "model.safetensors", "question_tower.safetensors"
 _SETTINGS = ("beta", "passage_weight", "lexical_weight", "lexical_history", "history_weight", "history_beta")
 _STATE_NAMES = ("state.direct", "state.association", "state.history", "state.gate")
-# Parts of an encoder's name, also of earlier releases.
+# Dtypes in an encoder's name, including those of earlier releases.
 _DTYPES = ("int8", "float32", "bfloat16", "torchao-int8")
 _REMOVED = {
     "weights": "weights W_Q, W_K and W_V of the association",
@@ -54,7 +54,7 @@ class RetrieverModel:
     """
 
     encoder: str  # Identity of the encoder whose patterns are searched (`encoder_identity`).
-    settings: Mapping[str, float] = field(default_factory=dict)  # Of the retriever; those of the user take precedence.
+    settings: Mapping[str, float] = field(default_factory=dict)  # Of the retriever; the user's settings take precedence.
     state: StateWeights | None = None  # Projections and gate of the conversation state; untrained when None.
     query_encoder: QueryEncoder | None = None  # When None the state uses the encoder's vectors alone.
     state_weight: float = 0.0  # g of `mixed_states`.
@@ -78,7 +78,7 @@ class RetrieverModel:
 
     @classmethod
     def load(cls, path: str | Path) -> RetrieverModel:
-        """Open a model that `save` or `convcoa train` wrote; RetrievalError if there is none or a checksum differs."""
+        """Open a model that `save` or `convcoa train` wrote; RetrievalError if there is no model or a checksum differs."""
         folder = Path(path)
         config = _read_config(folder)
         try:
@@ -101,7 +101,7 @@ class RetrieverModel:
             raise RetrievalError(f"{fault}; copy or train it again.") from error
 
     def save(self, path: str | Path) -> None:
-        """Write the model to a folder, in place of a model there, completely or not at all.
+        """Write the model to a folder, completely or not at all; a model that is already there is replaced.
 
         RetrievalError if the folder holds something else or cannot be written to.
         """
@@ -132,7 +132,7 @@ class RetrieverModel:
             raise RetrievalError(f"The model cannot be written to {folder}: {error}.") from error
 
     def check_encoder(self, encoder: Encoder) -> None:
-        """Raise RetrievalError if the model was not trained for this encoder, which is loaded."""
+        """Raise RetrievalError if the model was not trained for this encoder; the encoder is loaded."""
         found = encoder_identity(encoder.name)
         if found != self.encoder:
             fault = f"{f'The model {self.source}'.rstrip()} was trained for the encoder {self.encoder!r}, not {found!r}"
@@ -183,7 +183,7 @@ def is_default_encoder(encoder: Encoder) -> bool:
 
 
 def opened_model(model: RetrieverModel | str | Path | None, index: Path | None = None) -> RetrieverModel | str | None:
-    """Load a model from a folder or beside an index; a model's name stays a name, since it depends on the encoder."""
+    """Load a model from a folder or an index. A name is returned unchanged, since its model depends on the encoder."""
     if model is None or isinstance(model, RetrieverModel) or model in (DEFAULT_MODEL, UNTRAINED):
         return model
     if not isinstance(model, str | Path):
@@ -192,7 +192,7 @@ def opened_model(model: RetrieverModel | str | Path | None, index: Path | None =
 
 
 def stated_model(model: RetrieverModel | str | Path | None) -> str | None:
-    """A model in the settings of an index: its name, "saved with the index", or None."""
+    """The entry for a model in an index's settings: its name, "index:model" if it is saved with the index, or None."""
     if not isinstance(model, RetrieverModel):
         return None if model is None else str(model)
     # The default model is not named: the user who opens the index chooses.

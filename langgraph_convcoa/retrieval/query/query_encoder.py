@@ -37,10 +37,10 @@ _LARGEST = 127
 
 @dataclass(frozen=True, eq=False)
 class Differences:
-    """Trained weights minus those of the encoder (with the hash `base_hash`), for the tensors that differ.
+    """Trained weights minus the encoder's weights (their hash is `base_hash`), for the tensors that differ.
 
-    By name in the encoder's transformer: matrices as int8 with one scale a row under `{name}.scale`, the largest absolute
-    entry over 127; vectors as float32.
+    Tensors have their names in the encoder's transformer. Matrices are int8, with a scale for each row under
+    `{name}.scale`: the row's largest absolute entry over 127. Vectors are float32.
     """
 
     tensors: dict[str, npt.NDArray[Any]]
@@ -76,7 +76,7 @@ class Differences:
         return {name: weight + self.added(name) if name in self.tensors else weight for name, weight in weights.items()}
 
     def add_to(self, weights: Mapping[str, Tensor], base: str) -> None:
-        """`added_to` in place, for the weights of a network."""
+        """Like `added_to`, but change the weights of a network in place."""
         import torch
 
         self._check(arrays(weights), base)
@@ -127,7 +127,7 @@ class QueryEncoder:
         return type(self), (self.base, self.differences, self.reading)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        # Threads share it, and so may copies.
+        # Threads may share a query encoder, so copies share it too.
         return self
 
     @classmethod
@@ -139,7 +139,7 @@ class QueryEncoder:
 
     @classmethod
     def load(cls, path: str | Path) -> QueryEncoder:
-        """Read what `save` wrote; `RetrieverModel.load` compares the checksum."""
+        """Read a file that `save` wrote; `RetrieverModel.load` compares the checksum."""
         try:
             with safe_open(path, framework="numpy") as stored:
                 head = stored.metadata() or {}
@@ -167,7 +167,7 @@ class QueryEncoder:
         """Vectors (n, d) of n questions with their earlier turns, oldest first.
 
         Reads the first 126 tokens of a question, and as many of its turns as there is room for, the newest first.
-        Raises RetrievalError if the encoder cannot be loaded, or is not the one that the query encoder was trained from.
+        Raises RetrievalError if the encoder cannot be loaded, or the query encoder was trained from another encoder.
         """
         if (found := self._in_onnxruntime()) is None:
             return self._encode_in_torch(questions, histories)

@@ -50,7 +50,7 @@ class QueryEncoderModule(nn.Module):
         return transformer
 
     def learned(self) -> dict[str, Tensor]:
-        """The parameters that are trained, by name: all but the embeddings."""
+        """The parameters that are trained, by name: all except the embeddings and the pooler."""
         return {name: p.data for name, p in self.transformer.named_parameters() if not name.startswith(_KEPT)}
 
     def forward(self, ids: Sequence[Sequence[int]]) -> Tensor:

@@ -16,7 +16,7 @@ _FEWEST = 16
 
 @dataclass(frozen=True)
 class Reading:
-    """The most tokens: of everything, special ones included, and of an earlier turn's question and answer."""
+    """Limits in tokens: for the whole text with special tokens, and for an earlier turn's question and answer."""
 
     tokens: int = 128
     turn_question: int = 64
@@ -33,7 +33,7 @@ class Reading:
 class QueryText:
     """Questions with their histories as token ids: `[CLS] question [SEP] turn [SEP] turn ... [SEP]`, the newest turn first.
 
-    The tokenizer must be one without truncation and padding.
+    The tokenizer must not truncate or pad.
     """
 
     def __init__(self, tokenizer: Tokenizer, reading: Reading) -> None:
@@ -46,7 +46,7 @@ class QueryText:
         raise InputError("The encoder's tokenizer has no tokens that start and end a text; use a BERT-like encoder.")
 
     def ids(self, questions: Sequence[str], histories: Sequence[Sequence[tuple[str, str]]]) -> list[list[int]]:
-        """The token ids of n questions with their histories, each oldest turn first."""
+        """The token ids of n questions with their histories, each with the oldest turn first."""
         texts = dict.fromkeys(questions)
         for history in histories:
             # A turn takes at least two tokens, so older turns than these are never reached.

@@ -19,7 +19,7 @@ _MOST_ROWS = {"float32": 16_384, "int8": 131_072}
 _FEWEST_ROWS = 4_096
 # A second thread for fewer rows takes longer to start than to work.
 _SHARED_ROWS = 8_192
-# How far float32 may be off, relative to the lengths multiplied.
+# Largest error of a float32 product, relative to the product of the lengths.
 _ROUNDING = 1e-6
 
 Numbers = npt.NDArray[np.int64]
@@ -109,7 +109,7 @@ class _FirstPass:
 def window_maxima(products: Vectors, edges: Numbers) -> Vectors:
     """The maxima (n, q) over the windows of n sets (all rows but the first), from products (m, q).
 
-    Set i is rows edges[i] to edges[i + 1], at least two. A maximum is NaN where a window is.
+    Set i is rows edges[i] to edges[i + 1], at least two. A maximum is NaN if one of its windows is.
 
     Example:
         >>> products = np.array([[9], [1], [9], [2], [5], [4]], dtype=np.float32)

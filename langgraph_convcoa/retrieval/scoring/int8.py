@@ -17,10 +17,10 @@ _LARGEST = 127
 def dot(values: npt.NDArray[Any], queries: npt.NDArray[Any], out: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Products of rows (m, d) with queries (q, d) into `out` (m, q), in this thread alone.
 
-    float32 gives float32. int8 gives int32; for one query also float32, which rounds above 2^24.
+    float32 inputs give float32. int8 inputs give int32 or, with one query only, float32, which rounds above 2^24.
     """
     if len(queries) == 1:
-        # For one query reading the patterns is all the work, and this reads them faster.
+        # With one query most of the work is reading the patterns, and this order of arguments reads them faster.
         numkong.cdist(queries, values, "dot", out=out.reshape(1, -1))
     else:
         numkong.cdist(values, queries, "dot", out=out)
@@ -39,7 +39,7 @@ class IntegerQueries:
 
     rows: npt.NDArray[np.int8]  # (q, d)
     steps: npt.NDArray[np.float64]  # (q,)
-    errors: npt.NDArray[np.float64]  # The length of what rounding takes away, (q,).
+    errors: npt.NDArray[np.float64]  # Length of the rounding error, (q,).
 
     @classmethod
     def of(cls, queries: Vectors) -> IntegerQueries:

@@ -54,7 +54,7 @@ class Patterns:
             raise RetrievalError(f"The patterns do not fit together: {len(values)} rows, {len(offsets)} offsets.")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Without what was computed from it.
+        # Without the cached `reach`.
         return type(self), (self.values, self.offsets, self.scales, self.dtype)
 
     @property
@@ -72,7 +72,7 @@ class Patterns:
         return decode_patterns(self.values[start:stop], None if self.scales is None else self.scales[start:stop])
 
     def take(self, rows: npt.NDArray[np.int64]) -> Vectors:
-        """The patterns of the given numbers as float32, (len(rows), d)."""
+        """The patterns with the given numbers as float32, (len(rows), d)."""
         return decode_patterns(self.values[rows], None if self.scales is None else self.scales[rows])
 
     def wholes(self, sets: npt.NDArray[np.int64]) -> Vectors:

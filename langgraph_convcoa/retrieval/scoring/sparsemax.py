@@ -1,4 +1,4 @@
-"""Sparsemax in numpy, for searches: `hopfield.sparsity` has it in torch, with gradients."""
+"""Sparsemax in numpy, for searches. `hopfield.sparsity` has a version in torch, with gradients."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-# Stands in for -inf, so that sums stay finite: no score more than 1 below the largest, which is 0, has weight.
+# Replaces -inf, so that sums stay finite. The largest score is 0, and scores below -1 have no weight.
 _NONE = -2.0
 
 
@@ -32,7 +32,7 @@ def sparsemax(
         return z.copy()
     allowed = z != -math.inf if mask is None else mask & (z != -math.inf)
     top = z.max(axis=-1, keepdims=True, where=allowed, initial=-math.inf)
-    # By the largest, which then is exactly 0 however large beta is.
+    # Subtract the largest score, which is then exactly 0 for any beta.
     z = np.where(allowed, z - np.where(top == -math.inf, 0.0, top), 0.0)
     z = np.where(z < 0, _NONE, z) if math.isinf(beta) else np.maximum(beta * z, _NONE)
     z[~allowed] = _NONE

@@ -17,20 +17,20 @@ from langgraph_convcoa.retrieval.scoring.sparsemax import sparsemax
 from langgraph_convcoa.retrieval.threads import workers
 
 _QUERIES = 64
-# Queries whose sets are scored side by side.
+# Number of queries whose sets are scored together.
 _TOGETHER = 8
 # Below this many numbers in the patterns, a second thread takes longer to start than to work.
 _WORTH_THREADS = 1_000_000
-# The products of a group of queries take at most this many bytes, or a sixteenth of what the patterns take.
+# The products of a group of queries take at most this many bytes, or a sixteenth of the patterns' bytes if that is more.
 _PRODUCT_BYTES = 64 * 2**20
 _SHARE = 16
-# A filter that leaves so few patterns has them copied out and searched alone.
+# If a filter leaves fewer bytes of patterns than this, they are copied and searched alone.
 _COPIED_BYTES = 16 * 2**20
-# How far float32 may put a bound below a score, relative to the lengths multiplied.
+# How far float32 may put a bound below a score, relative to the product of the lengths.
 _ROUNDING = 1e-6
-# How many products are laid out side by side at a time.
+# Most products that are laid out at a time.
 _AT_ONCE = 2_000_000
-# How many numbers of patterns are copied out in float64 at a time: with many equal scores all patterns are asked for.
+# Most numbers of patterns that are copied to float64 at a time: many equal scores may require all patterns.
 _COPIED = 2_500_000
 
 Rows = npt.NDArray[np.int64]
@@ -40,9 +40,9 @@ Rows = npt.NDArray[np.int64]
 class Ranking:
     """The best passages for one query."""
 
-    indices: npt.NDArray[np.int64]  # Passage numbers, best first; equal scores by number.
-    scores: npt.NDArray[np.float64]  # w <x, y_0> + sim(z, x) + extra of each.
-    certified: bool  # True if these are proved to be the best of all allowed ones, for the stored patterns.
+    indices: npt.NDArray[np.int64]  # Passage numbers, best first; equal scores in the order of the numbers.
+    scores: npt.NDArray[np.float64]  # w <x, y_0> + sim(z, x) + extra of each passage.
+    certified: bool  # True if these are proved to be the best of all allowed passages, for the stored patterns.
     scored: int  # Passages scored in full.
 
 
@@ -159,7 +159,7 @@ def _rank(
     patterns: Patterns, states: Vectors, terms: Terms, bounded: Vectors, which: Rows, k: int, pool: int
 ) -> dict[int, Ranking]:
     """Score sets in the order of their bounds until no bound left reaches the k-th score."""
-    # Few more than k are needed; rounded queries have wider bounds.
+    # Usually few more than k sets are needed; rounded queries have wider bounds.
     wanted = min(pool, 2 * k + 32 if patterns.dtype == "int8" else k + k // 2 + 32)
     found: dict[int, Ranking] = {}
     # The greatest score of a state with patterns of length 1.
@@ -173,7 +173,7 @@ def _rank(
         scores = np.full(chosen.shape, -math.inf)
         best = _exact_scores(patterns, states, terms, wide[:, :k].ravel(), chosen[:, :k].ravel())
         scores[:, :k] = best.reshape(-1, k)
-        # The k-th score can only rise: others matter only if their bound is above it.
+        # The k-th score can only rise: other sets matter only if their bound reaches it.
         least = scores[:, :k].min(axis=1)
         least -= rounding[which] * np.maximum(1.0, np.abs(least))
         more = bounds >= least[:, None]
@@ -197,7 +197,7 @@ def _rank(
 
 
 def _best(bounds: Vectors, wanted: int) -> tuple[Rows, npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """The sets with the best bounds of (q, n) and these bounds, (q, wanted), best first; and the best bound left, (q,)."""
+    """From bounds (q, n), the best sets and their bounds, (q, wanted), best first; and the best bound left, (q,)."""
     more = min(wanted + 1, bounds.shape[1])
     sets = _largest(bounds, more)
     best = np.take_along_axis(bounds, sets, axis=1).astype(np.float64)
@@ -206,7 +206,7 @@ def _best(bounds: Vectors, wanted: int) -> tuple[Rows, npt.NDArray[np.float64], 
 
 
 def _largest(values: Vectors, count: int) -> Rows:
-    """The places of the largest values of each row (q, n), largest first, NaN before all: (q, count)."""
+    """The places of the largest values of each row (q, n), largest first and NaN before them: (q, count)."""
     n = values.shape[1]
     places = np.argpartition(values, n - count, axis=1)[:, n - count :]
     order = np.take_along_axis(values, places, axis=1).argsort(axis=1)[:, ::-1]
@@ -214,9 +214,9 @@ def _largest(values: Vectors, count: int) -> Rows:
 
 
 def _exact_scores(patterns: Patterns, states: Vectors, terms: Terms, which: Rows, sets: Rows) -> npt.NDArray[np.float64]:
-    """The second pass: w <x, y_0> + sum_j sparsemax(beta a)_j a_j + extra, a = Y x, of m pairs of a query and a passage.
+    """The second pass: w <x, y_0> + sum_j sparsemax(beta a)_j a_j + extra, a = Y x, for m pairs of a query and a passage.
 
-    The pairs of one query stand together.
+    The pairs of one query must be adjacent.
     """
     sizes = patterns.offsets[sets + 1] - patterns.offsets[sets]
     scores = np.empty(len(sets), dtype=np.float64)

@@ -1,1 +1,1 @@
-"""The engine Milvus, on servers of its own or in a file."""
+"""The engine Milvus, on a server or in a file."""

@@ -24,7 +24,7 @@ _BYTES = ["abcdefghijklmnop"[byte >> 4] + "ABCDEFGHIJKLMNOP"[byte & 15] for byte
 
 
 class Condition(NamedTuple):
-    """The expression of the rows for which a condition is true, and of those for which it is false.
+    """An expression for the rows where a condition is true, and one for the rows where it is false.
 
     Neither holds for a row whose value cannot be compared (a text with a number), so `$not` leaves it out too.
     """
@@ -88,7 +88,7 @@ class _Expressions(EngineConditions[Condition]):
         parts = [self._fact([_hash("holds", name, written)] if written else [])]
         if isinstance(wanted, str):
             within, text = f'({_value(name)} like "t%{_spelled(wanted)}%")', self._fact([_hash("text", name)])
-            # For a value that is no text, Milvus may find neither this nor its negation true.
+            # For a value that is not text, Milvus may find neither `within` nor its negation true.
             parts.append(Condition(f"({text.true} and {within})", f"({text.false} or not {within})"))
         return self.any(parts)
 
@@ -101,7 +101,7 @@ class _Expressions(EngineConditions[Condition]):
         return Condition(true, f"({self._fact([_hash('some', name)]).false} or {other})")
 
     def _fact(self, hashes: Sequence[str]) -> Condition:
-        """One of these facts holds."""
+        """The condition that one of these facts holds."""
         if not hashes:
             return self.any([])
         listed = ", ".join(f'"{one}"' for one in hashes)
@@ -110,12 +110,12 @@ class _Expressions(EngineConditions[Condition]):
 
 
 def _written(value: Any) -> str | None:
-    """`json_of`, the same text for 1 and 1.0."""
+    """Like `json_of`, with the same text for 1 and 1.0."""
     return json_of(value, lambda number: hex(int(number)) if number == int(number) else float(number).hex())
 
 
 def _sortable(value: Any) -> str:
-    """A number or a text as ASCII text with the same order, after n or t."""
+    """A number or a text as ASCII text with the same order, with the prefix n or t."""
     if isinstance(value, str):
         return "t" + _spelled(value)
     exact = int(value) if isinstance(value, Integral) else float(value)
@@ -133,7 +133,7 @@ def _sortable(value: Any) -> str:
 
 
 def _spelled(text: str) -> str:
-    """Each byte of a text as a small and a capital letter, so that a match starts at the start of a byte."""
+    """Each byte of a text as a lower-case and an upper-case letter, so that a match starts at the start of a byte."""
     return "".join(map(_BYTES.__getitem__, text.encode()))
 
 

@@ -24,10 +24,10 @@ SCHEMES = ("milvus", "milvuss", "milvus+file")
 """Schemes of addresses: a server, a server with TLS, a file."""
 
 Ask: TypeAlias = Callable[..., Any]
-"""Calls a method of the client by its name, within what is left of a time-out."""
+"""A function that calls a method of the client by name, within the rest of a time-out."""
 
 _FORM = "milvus://user:password@host:19530/database?collection=NAME, or milvus+file:///folder/name.db?collection=NAME"
-# The client pings an idle connection every 10 s. The server of a file takes three pings for an attack and closes it.
+# The client pings an idle connection every 10 s. milvus-lite takes three pings for an attack and closes it.
 _QUIET = {"grpc.keepalive_time_ms": 2**31 - 1, "grpc.keepalive_permit_without_calls": 0}
 _LATE = "{label} did not answer within {limit:g} s; it is too busy, or stopped."
 _FAILURES = {
@@ -44,11 +44,11 @@ _FAILURES = {
     ),
     r"auth|permission|privilege": "{label} refuses the user, the password or the right to do this; see the address.",
 }
-"""Words in an error of the driver, and its meaning."""
+"""Patterns in the driver's errors, and the message for each pattern."""
 
 
 class Connections:
-    """Asks one server within a time-out. A process makes its client for its first question."""
+    """Calls one server within a time-out. Each process makes its own client at its first call."""
 
     def __init__(self, address: str, *, timeout: float, label: str) -> None:
         self.timeout, self.label, self._address = timeout, label, address
@@ -66,12 +66,12 @@ class Connections:
         return partial(type(self), self._address, timeout=self.timeout, label=self.label), ()
 
     def asking(self, timeout: float | None = None) -> Ask:
-        """What asks the server, with a time-out that starts now."""
+        """A function that calls the server, with a time-out that starts now."""
         limit = self.timeout if timeout is None else timeout
         return partial(self.ask, limit, end_of(limit))
 
     def ask(self, limit: float, end: float, method: str, /, *arguments: Any, **named: Any) -> Any:
-        """The result of a method of the client that must end by `end`."""
+        """Call a method of the client, which must end by `end`, and return its result."""
         import grpc
         from pymilvus.exceptions import MilvusException
 
@@ -85,7 +85,7 @@ class Connections:
             raise self._worded(error, limit, end) from None
 
     def close(self) -> None:
-        """Close the client; a later question makes another."""
+        """Close the client; a later call makes a new one."""
         with self._guard:
             client, self._client = self._client, None
         if client is not None:
@@ -95,7 +95,7 @@ class Connections:
         """The client of this process, which must connect by `end`."""
         from pymilvus import MilvusClient
 
-        # Errors are raised; the loggers would write them with the question.
+        # Errors are raised. The loggers would also write them, with the text of the question.
         for name in ("pymilvus", *(["grpc._server"] if self.file else [])):
             logging.getLogger(name).setLevel(logging.CRITICAL)
         if self._process != os.getpid():
@@ -133,7 +133,7 @@ def _settings(address: str) -> dict[str, str]:
         raise malformed
     if file:
         return {"uri": path}
-    # A user without a password is a service's key.
+    # A user name without a password is the API key of a hosted service.
     token = ":".join(unquote(part) for part in (parts.username, parts.password) if part)
     place, secure = f"[{host}]" if ":" in str(host) else host, "https" if parts.scheme == "milvuss" else "http"
     named = {"token": token or os.environ.get("MILVUS_TOKEN", ""), "db_name": path.strip("/")}

@@ -19,29 +19,29 @@ from langgraph_convcoa.retrieval.engine.milvus.connections import Ask, Connectio
 from langgraph_convcoa.retrieval.engine.milvus.rows import Row, key
 from langgraph_convcoa.retrieval.filters import Filter
 
-# Several windows of one passage may be found; Milvus's limit for one search.
+# Windows that are searched for each wanted passage, and Milvus's limit for one search.
 _WINDOWS, _MOST = 3, 16_384
 _LONGEST_VECTOR = 12_000
 _KEYS = 1_000
-# Seconds more for each passage that is written, and for `settle`.
+# Extra seconds for each written passage, and seconds for `settle`.
 _WRITING, _SETTLING = 0.05, 3_600.0
-# Parallel counts of words.
+# Counts of words that run in parallel.
 _AT_ONCE = 8
 
 
 class MilvusEngine(ServerEngine):
     """Passages of a tenant in two collections of a Milvus server (2.5 or newer) or of a file by milvus-lite.
 
-    One collection has a row for each window, for searches; the other a row for each passage, with all that is stored.
-    Milvus has no transactions. A document's first passage has the digest; it is removed first and written last. So after a
-    kill the document has no digest, and the next load writes it again. Two writers must not write one document at a time.
-    Milvus counts the passages that have a word. The mean length is that of up to 16,384 passages.
+    One collection has a row for each window, for searches. The other has a row for each passage, with all stored data. Milvus
+    has no transactions. A document's first passage has the digest; this passage is deleted first and written last. So if a
+    writer is killed, the document has no digest, and the next load writes it again. Two writers must not write one document
+    at the same time. Milvus counts the passages with a word. The mean length is taken over up to 16,384 passages.
 
     Args:
         address: milvus://user:password@host:19530/database, milvuss:// for TLS, or milvus+file:///folder/name.db, which one
             process may have open. User and password may be in MILVUS_TOKEN instead, as user:password.
         collection: Up to 40 lower-case letters, digits and _.
-        tenant: The owner of the passages; those of others are neither seen nor changed.
+        tenant: The owner of the passages; passages of other tenants are neither seen nor changed.
         timeout: Seconds until an answer; writing may take 0.05 s more for each passage. `settle` has an hour.
     """
 
@@ -119,7 +119,7 @@ class MilvusEngine(ServerEngine):
         return self._count(ask, self._where(None)) if ask("has_collection", self._names["passages"]) else 0
 
     def _where(self, condition: str | None) -> str:
-        """The tenant, and the condition."""
+        """An expression for the tenant and the condition."""
         return f'tenant == "{self._whose}"' + ("" if condition is None else f" and ({condition})")
 
     def _writing(self, passages: int) -> Ask:
@@ -129,18 +129,18 @@ class MilvusEngine(ServerEngine):
         ask = self._connections.asking()
         if not self._checked(ask, dimension, encoder):
             return False
-        # After a restart, or a kill while it was made.
+        # Necessary after a restart, or if the process that made the collection was killed.
         for name in self._names.values():
             ask("load_collection", name)
         return True
 
     def _checked(self, ask: Ask, dimension: int, encoder: str) -> bool:
-        """True if the collection exists; RetrievalError as `_check_head`."""
+        """True if the collection exists. Raises RetrievalError like `_check_head`."""
         if not ask("has_collection", self._names["passages"]):
             return False
         about = ask("describe_collection", self._names["passages"])
         try:
-            # Milvus in a file keeps properties only.
+            # milvus-lite keeps the properties only.
             version, length, name = json.loads(about.get("properties", {}).get("convcoa.head") or about.get("description", ""))
             stored = (int(version), int(length), str(name))
         except (TypeError, ValueError):
@@ -154,7 +154,7 @@ class MilvusEngine(ServerEngine):
         # The indexes of an empty collection take time too.
         ask = self._writing(200)
         made = form.definitions(dimension, json.dumps([self.version, dimension, encoder]), file=self._connections.file)
-        # `_checked` looks at passages, which are made last.
+        # `_checked` looks for the collection of passages, so that is made last.
         for kind in ("windows", "passages"):
             try:
                 ask("create_collection", self._names[kind], **made[kind])
@@ -169,20 +169,20 @@ class MilvusEngine(ServerEngine):
         while True:
             hits = self._named(ask, "windows", "vector", vector, wanted, where)
             found = list(dict.fromkeys(hits))
-            # Many windows of few passages may have taken all places.
+            # Many windows of a few passages may have filled the result.
             if len(found) >= k or len(hits) < wanted or wanted == _MOST:
                 return found[:k]
             wanted = min(4 * wanted, _MOST)
 
     def _named(self, ask: Ask, kind: str, field: str, vector: object, limit: int, where: str) -> list[str]:
-        """The ids of the passages of the rows with the greatest product."""
+        """The passages' ids in the rows with the greatest products."""
         breadth = {"params": {"ef": min(max(2 * limit, 100), 32_768)}} if kind == "windows" else {}
         options = {"search_params": {"metric_type": "IP", **breadth}, "output_fields": ["id"]}
         [hits] = ask("search", self._names[kind], data=[vector], anns_field=field, filter=where, limit=limit, **options)
         return [hit["entity"]["id"] for hit in hits]
 
     def _rows(self, field: str, values: Sequence[str], fields: list[str], more: str = "", ask: Ask | None = None) -> list[Row]:
-        """The rows of passages whose field is one of some keys."""
+        """The rows of passages whose `field` is one of `values`."""
         ask, name = ask or self._connections.asking(), self._names["passages"]
         wheres = self._among(field, values, more)
         return [row for where in wheres for row in ask("query", name, filter=where, output_fields=fields)]
@@ -204,7 +204,7 @@ class MilvusEngine(ServerEngine):
         return int(row["count(*)"])
 
     def _counts(self, ask: Ask, terms: Sequence[str]) -> list[int]:
-        """The number of passages with each of these hashes of words."""
+        """The number of passages with each of these hashed words."""
         if self._connections.file:
             # milvus-lite reads all rows for each count.
             rows = ask("query", self._names["passages"], filter=self._where(None), output_fields=["terms"])

@@ -16,7 +16,7 @@ from langgraph_convcoa.retrieval.engine.base import USUAL_LENGTH, StoredPassage,
 from langgraph_convcoa.retrieval.engine.milvus.conditions import facts_of, ordered_of
 from langgraph_convcoa.retrieval.hybrid.bm25 import saturation
 
-# Milvus's limits for the bytes of a text and the entries of an array; a piece of characters that never exceeds the first.
+# Milvus's limits: bytes of a text, entries of an array. A piece of 16,000 characters never exceeds the first limit.
 _LONGEST_TEXT, _MOST_ENTRIES, _PIECE = 65_535, 4_096, 16_000
 _DIGITS = 32
 _MOST_ROWS, _MOST_BYTES = 1_000, 16_000_000
@@ -37,7 +37,7 @@ def term_hash(term: str) -> str:
 
 
 def word_vector(terms: Mapping[str, float]) -> dict[int, float]:
-    """Words with their weights as a sparse vector; two words of 4 billion may share a place."""
+    """Words with their weights as a sparse vector; it has 4 billion places, and two words may share a place."""
     vector: dict[int, float] = {}
     for term, weight in terms.items():
         place = int(term_hash(term), 16) % (2**32 - 2) + 1
@@ -46,7 +46,7 @@ def word_vector(terms: Mapping[str, float]) -> dict[int, float]:
 
 
 def rows_of(tenant: str, part: int, passage: StoredPassage) -> tuple[Row, list[Row]]:
-    """The row of a passage (part of its document, from 1) and those of its windows; InputError if Milvus cannot hold it."""
+    """The row of a passage (`part` of its document, from 1) and the rows of its windows; InputError if it is too large."""
     metadata = json.loads(json.dumps(passage.metadata, allow_nan=False))
     terms, length = passage.terms, sum(passage.terms.values())
     vectors = base64.b64encode(np.asarray(passage.vectors, dtype="<f4").tobytes()).decode()
@@ -57,7 +57,7 @@ def rows_of(tenant: str, part: int, passage: StoredPassage) -> tuple[Row, list[R
     row: Row = {
         **shared,
         "key": key(tenant, passage.id),
-        # An empty sparse vector is refused; no word is at place 0.
+        # Milvus refuses an empty sparse vector; no word has place 0.
         "words": {0: 1e-6, **word_vector({term: saturation(n, length, USUAL_LENGTH) for term, n in terms.items()})},
         "terms": [*map(term_hash, terms)],
         "length": length,
@@ -85,7 +85,7 @@ def stored_of(row: Mapping[str, Any]) -> StoredPassage:
 
 
 def messages(rows: Sequence[Row]) -> Iterator[list[Row]]:
-    """Rows in messages within Milvus's limits."""
+    """Rows in batches within Milvus's limits for a message."""
     batch: list[Row] = []
     size = 0
     for row in rows:
@@ -133,7 +133,7 @@ def definitions(dimension: int, head: str, *, file: bool) -> dict[str, dict[str,
             schema.add_field(name, of, **options)
         indexes = MilvusClient.prepare_index_params()
         indexes.add_index(vector, metric_type="IP", **index)
-        # Milvus in a file has no inverted index of arrays.
+        # milvus-lite has no inverted index of arrays.
         for name in scalars[:1] if file else scalars:
             indexes.add_index(name, index_type="INVERTED")
         properties = {"consistency_level": "Strong", "properties": {"convcoa.head": head}}

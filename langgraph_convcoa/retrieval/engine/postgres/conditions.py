@@ -14,7 +14,7 @@ _ORDER = {"$gt": ">", "$gte": ">=", "$lt": "<", "$lte": "<="}
 
 
 class Condition(NamedTuple):
-    """A condition in SQL and the values of its placeholders; no value is in the text."""
+    """A condition in SQL and the values of its placeholders; the SQL contains no value."""
 
     sql: str
     values: list[Any]
@@ -23,8 +23,8 @@ class Condition(NamedTuple):
 def condition_of(filter: Filter | None) -> Condition | None:
     """A filter as a condition on a column `metadata`; None if there is no filter.
 
-    A comparison of values without an order (a text with a number), an error elsewhere, is NULL here: the passage is left out,
-    also under `$not`, unless the rest of the filter decides.
+    To compare values without an order (a text with a number) is an error in `predicate`. Here it gives NULL: the passage is
+    left out, also under `$not`, unless the rest of the filter decides.
 
     Example:
         >>> condition_of({"lang": "en", "year": {"$exists": True}})

@@ -23,14 +23,14 @@ Rows: TypeAlias = "Cursor[tuple[Any, ...]]"
 
 _Result = TypeVar("_Result")
 _FORM = "postgresql://user@host:5432/database?collection=NAME, with the password in PGPASSWORD"
-# Connections; more threads wait.
+# Most connections at a time; further threads wait.
 _MOST = 8
 # Transactions that write the same documents may stop each other; the loser is run again.
 _ATTEMPTS = 5
 _AGAIN = ("40001", "40P01")  # serialization failure, deadlock
 _GRACE = 0.5
 # With keepalives the server frees the locks of a vanished machine within a minute. A connection that only holds a lock is idle
-# for long; servers before PostgreSQL 14 have no limit for that.
+# for long; servers before PostgreSQL 14 have no limit for idle time.
 _PATIENT = (
     "SET statement_timeout = 0; SET lock_timeout = 0; "
     "SET tcp_keepalives_idle = 30; SET tcp_keepalives_interval = 10; SET tcp_keepalives_count = 3; "
@@ -39,7 +39,7 @@ _PATIENT = (
 
 
 class Connections:
-    """Runs transactions on kept connections."""
+    """Runs transactions on connections that stay open."""
 
     def __init__(self, address: str, *, timeout: float, label: str) -> None:
         if find_spec("psycopg") is None:
@@ -64,9 +64,9 @@ class Connections:
             self.close()
 
     def run(self, work: Callable[[Rows], _Result], *, timeout: float | None = None) -> _Result:
-        """The result of `work`, run in one transaction within the time-out.
+        """Run `work` in one transaction within the time-out, and return its result.
 
-        It may run again: if two transactions stop each other, or the server had closed a kept connection.
+        It may run again if two transactions stop each other, or if the server had closed a kept connection.
         """
         import psycopg
 
@@ -81,7 +81,7 @@ class Connections:
                 except psycopg.Error as error:
                     again = error.sqlstate in _AGAIN or (connection.closed and kept)
                     if kept and connection.closed:
-                        # The server was restarted: the others are dead too.
+                        # The server was restarted: the other connections are dead too.
                         self.close()
                     if not again or attempt == _ATTEMPTS - 1 or time.monotonic() > end:
                         raise self.worded(error, limit, end) from None
@@ -89,7 +89,7 @@ class Connections:
 
     @contextmanager
     def session(self) -> Iterator[Connection[tuple[Any, ...]]]:
-        """A new connection without transaction and time-out, for long work; its locks end with it."""
+        """A new connection without transaction and time-out, for long work; closing it frees its locks."""
         import psycopg
 
         end = time.monotonic() + self.timeout
@@ -109,7 +109,7 @@ class Connections:
     def close(self) -> None:
         """Close the kept connections."""
         if self._process != os.getpid():
-            # They belong to the parent process.
+            # The connections belong to the parent process.
             self._clear()
             return
         with self._guard:
@@ -140,7 +140,7 @@ class Connections:
 
     @contextmanager
     def _connection(self, end: float, limit: float) -> Iterator[tuple[Connection[tuple[Any, ...]], bool]]:
-        """A connection for a block, and True if it was kept from before; a broken one is not kept."""
+        """A connection for a block, and True if it was open before; a broken connection is not kept."""
         import psycopg
 
         if self._process != os.getpid():

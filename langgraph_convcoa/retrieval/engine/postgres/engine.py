@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from psycopg import Connection
 
 _LOGGER = logging.getLogger(__name__)
-# Several windows of one passage may be found.
+# Windows that are searched for each wanted passage: several may belong to one passage.
 _WINDOWS = 3
 # pgvector's largest `hnsw.ef_search`; twice the wanted number is set.
 _BROADEST = 1_000
-# Of a common word, only the passages where it weighs most are read; more of them with a filter.
+# For a common word, only the passages where it weighs most are read; with a filter, more of them.
 _POSTINGS, _POSTINGS_FILTERED = 1_000, 50_000
-# Seconds more for each passage that is written, mostly for the HNSW index.
+# Extra seconds for each written passage, mostly for the HNSW index.
 _WRITING = 0.2
 
 
@@ -45,7 +45,7 @@ class PostgresEngine(ServerEngine):
         address: postgresql://user@host:5432/database, as libpq reads it. The password is better kept in PGPASSWORD or
             ~/.pgpass.
         collection: Up to 40 lower-case letters, digits and _.
-        tenant: The owner of the passages; those of others are neither seen nor changed.
+        tenant: The owner of the passages; passages of other tenants are neither seen nor changed.
         timeout: Seconds until an answer; writing may take 0.2 s more for each passage. `settle` has no time-out.
         exact: The most passages that are searched without the HNSW index.
         build_memory: The server's maintenance_work_mem while it builds an index.
@@ -88,7 +88,7 @@ class PostgresEngine(ServerEngine):
         self._connections.run(created)
 
     def _checked(self, cursor: Rows, dimension: int, encoder: str) -> bool:
-        """True if the collection exists; RetrievalError as `_check_head`."""
+        """True if the collection exists. Raises RetrievalError like `_check_head`."""
         if (head := self._sql.found(cursor)) is not None:
             self._check_head(head, dimension, encoder)
         return head is not None
@@ -158,7 +158,7 @@ class PostgresEngine(ServerEngine):
 
     def settle(self) -> None:
         with self._connections.session() as connection:
-            # Two loads that end at once take turns.
+            # Two loads that end at the same time take turns.
             _locked(connection, "pg_advisory_lock", f"{self._loading} settled")
             if not _locked(connection, "pg_try_advisory_lock", self._loading):
                 _LOGGER.warning("%s is still being loaded by others; the last one builds its indexes.", self.name)
@@ -219,7 +219,7 @@ class PostgresEngine(ServerEngine):
         return passages or 0, filled or 0, words or 0
 
     def _few(self, cursor: Rows, asked: Condition | None) -> bool:
-        """True if all allowed passages are compared."""
+        """True if the allowed passages are so few that all are compared."""
         where, values = _where(asked)
         statement = self._sql(
             "SELECT count(*) FROM (SELECT FROM {passages} WHERE tenant = %s{where} LIMIT %s) few", where=where
@@ -239,13 +239,13 @@ class PostgresEngine(ServerEngine):
             _hnsw(cursor, wanted)
             given = [vector, *values, self.tenant, vector, wanted, self.tenant, k]
             rows = cursor.execute(statement, given).fetchall()
-            # Many windows of few passages may have taken all places.
+            # Many windows of a few passages may have filled the result.
             if len(rows) >= k or not rows or rows[0][2] < wanted:
                 return [row[0] for row in rows]
             wanted *= 4
 
     def _joined(self, asked: Condition | None) -> tuple[str, list[Any]]:
-        """The join that leaves only passages that meet a condition, with the values of its places."""
+        """The join that keeps only passages that meet a condition, with the values of its placeholders."""
         where, values = _where(asked)
         if asked is None:
             return "", []
@@ -255,7 +255,7 @@ class PostgresEngine(ServerEngine):
         self._check_open(partial(self._checked, cursor))
         documents = {passage.document: passage.digest for passage in passages}
         names = sorted(documents)
-        # Locks the documents, in one order, until the end.
+        # Locks the documents in a fixed order until the transaction ends.
         cursor.execute(
             self._sql(
                 "INSERT INTO {documents} SELECT %s, name, digest FROM unnest(%s::text[], %s::bytea[]) AS of (name, digest) "
@@ -316,7 +316,7 @@ class PostgresEngine(ServerEngine):
         self._connections.run(checked, timeout=self._connections.timeout + _WRITING * passages)
 
 
-# Windows near a vector, and their passages by the nearest of each.
+# The windows nearest to a vector, and their passages in the order of their nearest windows.
 _NEAR = """
     SELECT id, nearest, found FROM (
         SELECT passage, min(distance) AS nearest, sum(count(*)) OVER () AS found FROM (
@@ -327,7 +327,7 @@ _NEAR = """
 _COMPARED = """
     SELECT id FROM {passages} p JOIN {windows} ON passage = key WHERE p.tenant = %s{where}
     GROUP BY key ORDER BY min(vector <#> %s::halfvec), key LIMIT %s"""
-# Of each word the passages in which it weighs most, and of these the best by what all words weigh.
+# For each word, the passages in which it weighs most; among these, the best by the weights of all words.
 _WORDS = """
     SELECT id FROM (
         SELECT passage, sum(worth) AS score FROM unnest(%s::bigint[], %s::float8[]) AS asked (term, weight)
@@ -345,7 +345,7 @@ def _locked(connection: Connection[tuple[Any, ...]], lock: str, name: str) -> bo
 
 
 def _noticed(notice: Any) -> None:
-    """Log that an index exceeds the memory for building it, which then takes many times as long."""
+    """Log that an index exceeds the memory for building it; the build then takes many times as long."""
     if "maintenance_work_mem" in (message := str(notice.message_primary)):
         _LOGGER.warning("PostgreSQL: %s; give more as `build_memory`.", message)
 
@@ -361,7 +361,7 @@ def _norm(mean_length: float) -> tuple[float, float]:
 
 
 def _askable(names: Iterable[str]) -> list[str]:
-    """The ids without NUL or half a character: no others are stored."""
+    """The ids without NUL or half a character; other ids are never stored."""
     found = []
     for name in names:
         with suppress(InputError):

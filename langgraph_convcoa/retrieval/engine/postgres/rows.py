@@ -19,7 +19,7 @@ from langgraph_convcoa.retrieval.hybrid.bm25 import saturation
 
 TYPES = {
     "passages": ("int8", "text", "text", "text", "int4", "text", "jsonb", "bytea", "text", "bytea"),
-    # A halfvec is sent as its binary form.
+    # A halfvec is sent in its binary form.
     "windows": ("int8", "text", "bytea"),
     "words": ("int8", "int8", "float4", "int2", "int2", "text"),
     "frequencies": ("int8", "int4", "text"),
@@ -47,7 +47,7 @@ def term_number(term: str) -> int:
 
 
 def passage_rows(keys: Sequence[int], tenant: str, passages: Sequence[StoredPassage]) -> Iterator[Row]:
-    """The table of passages: (key, tenant, id, document, part, text, metadata, spans, terms, vectors)."""
+    """Rows of the table of passages: (key, tenant, id, document, part, text, metadata, spans, terms, vectors)."""
     for key, (part, one) in zip(keys, numbered(passages), strict=True):
         spans = np.array(one.spans, dtype="<i4").tobytes()
         terms = json.dumps(one.terms, ensure_ascii=False, separators=(",", ":"))
@@ -62,14 +62,14 @@ def windows_of(spans: bytes, vectors: bytes) -> tuple[list[Span], Vectors]:
 
 
 def window_rows(keys: Sequence[int], tenant: str, passages: Sequence[StoredPassage]) -> Iterator[Row]:
-    """The table of windows: (passage, tenant, vector), the vectors in half precision."""
+    """Rows of the table of windows: (passage, tenant, vector), the vectors in half precision."""
     for key, passage in zip(keys, passages, strict=True):
         for vector in search_vectors(passage.vectors).astype(">f2"):
             yield key, tenant, pack(">HH", len(vector), 0) + vector.tobytes()
 
 
 def postings(keys: Sequence[int], terms: Sequence[Mapping[str, int]]) -> list[Posting]:
-    """The words of these passages."""
+    """The postings of these passages, one for each word of a passage."""
     found = []
     for key, words in zip(keys, terms, strict=True):
         length = min(sum(words.values()), _LARGEST)
@@ -80,12 +80,12 @@ def postings(keys: Sequence[int], terms: Sequence[Mapping[str, int]]) -> list[Po
 
 
 def word_rows(tenant: str, found: Sequence[Posting]) -> Iterator[Row]:
-    """The table of words: (term, passage, impact, count, length, tenant)."""
+    """Rows of the table of words: (term, passage, impact, count, length, tenant)."""
     return ((*one, tenant) for one in found)
 
 
 def frequency_rows(tenant: str, found: Sequence[Posting], sign: int = 1) -> Iterator[Row]:
-    """The table of frequencies: (term, found, tenant), a row for each word of these passages."""
+    """Rows of the table of frequencies: (term, found, tenant), one for each word of these passages."""
     return ((term, sign * times, tenant) for term, times in Counter(one.term for one in found).items())
 
 
