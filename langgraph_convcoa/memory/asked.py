@@ -19,7 +19,7 @@ _REMEMBERED_CHARACTERS = 2_000
 
 @dataclass(frozen=True)
 class Asked:
-    """The question of a turn, the id of the message that asks it (or will stand for it), and earlier pairs, oldest first.
+    """The question of a turn, the id of its message (a new id if it has none), and the earlier pairs, oldest first.
 
     `removals` are the messages of abandoned turns to take out, in the form that the messages reducer reads.
     """

@@ -80,7 +80,7 @@ class ConversationMemory:
         return self.relevant(knowledge, question, k, capacity)
 
     def topic(self, knowledge: ContextualKnowledgeSet, question: str, *, leans: bool, capacity: int = 200) -> set[int]:
-        """Numbers of the rounds on a question's topic, also the last round if it depends on the conversation (`leans`)."""
+        """Numbers of the rounds on a question's topic, and the last round if the question depends on the conversation."""
         found = self.relevant(knowledge, question, RELEVANT + RECENT, capacity)
         rounds = {recalled.triple.key for recalled in found if recalled.relevance >= _ABOUT}
         return rounds | ({knowledge.rounds[-1]["round"]} if leans and knowledge.rounds else set())

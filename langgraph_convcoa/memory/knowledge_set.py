@@ -119,7 +119,7 @@ class ContextualKnowledgeSet:
         """Set a person's rating of the answer of a round: "up", "down", or "" for no rating.
 
         Raises:
-            InputError: There is no such round, or no such rating.
+            InputError: There is no such round, or the rating is unknown.
         """
         if rating not in ("up", "down", ""):
             raise InputError('an answer is rated "up" or "down", or with "" not at all')
@@ -146,11 +146,11 @@ class ContextualKnowledgeSet:
         """Text of the rounds for a prompt, oldest first, within a budget of tokens (four characters each).
 
         A round has its question, its answer without citation marks, and the summaries that the answer does not repeat. The
-        last round goes in first, cut if it is too long. If even the cut round does not fit, the view is "".
+        last round goes in first, cut if it is too long. If there is none, or even the cut round does not fit, the view is "".
 
         Args:
             budget_tokens: Maximum number of tokens.
-            rounds: Numbers of the rounds, the most important first; the last rounds that fit if None.
+            rounds: Numbers of the rounds, the most important first. If None, the last rounds that fit.
         """
         if not self.rounds:
             return ""

@@ -1,4 +1,4 @@
-"""Vectors of short texts, cached by content, so that a turn encodes only what is new."""
+"""Vectors of short texts, cached by content, so that a turn encodes only new texts."""
 
 from __future__ import annotations
 

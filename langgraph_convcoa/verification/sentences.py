@@ -268,7 +268,7 @@ def listed_sentences(line: str) -> list[Sentence]:
         begins = one.start if begins is None else begins
         first, number = _ITEM.match(one.text), _LAST_NUMBER.search(one.text)
         item = int(first[1]) if first else item
-        # A sentence may end with a count. The number of an item follows a stop or a colon, or the last number by one.
+        # A sentence may end with a count. The number of an item follows a stop or a colon, or is one more than the last.
         ends = one.end
         if number and (number[1] is not None or int(number[2]) == item + 1 > 1):
             item, ends = int(number[2]), one.start + number.start(2)
