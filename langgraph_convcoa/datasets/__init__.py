@@ -1,1 +1,1 @@
-"""Conversational questions and the passages that answer them, as training and evaluation read them."""
+"""Readers of conversational questions and of the passages that answer them, for training and evaluation."""

@@ -1,4 +1,4 @@
-"""Claims with evidence and a label, and answers rated by people: those of the package, and files of the same form."""
+"""Labelled claims with evidence, and answers rated by people: from the package, and from files of the same form."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PARTS: tuple[Literal["train", "test"], ...] = ("train", "test")
 class LabelledClaim:
     """A claim, its evidence as pairs of title and text, and whether the evidence supports all of it.
 
-    `kind` names what a false claim changes or a true one rewords: roles, direction, numbers, addition, ...
+    `kind` names the part that a false claim changes or a true claim rewords: roles, direction, numbers, addition, ...
     """
 
     claim: str
@@ -46,7 +46,7 @@ def read_claims(path: str | Path) -> Iterator[LabelledClaim]:
     """Claims of a file, .jsonl or .jsonl.gz, in one of two forms.
 
     A row of the package has title, text and claims (a list of claim, supported, kind). A row of a labelled set has claim,
-    evidence (a list of texts) and label: 2 is fully supported, everything below is not. InputError for other rows.
+    evidence (a list of texts) and label: 2 is fully supported, 0 and 1 are not. InputError for other rows.
     """
     for row in json_lines(Path(path)):
         if "claims" in row:
@@ -70,8 +70,8 @@ def read_claims(path: str | Path) -> Iterator[LabelledClaim]:
 class RatedAnswer:
     """An answer, the passages that it was written from, and how faithful people found it.
 
-    `faithfulness`: the mean of their ratings, from 1 (not) to 4 (fully). `question`: what was asked; `history`: the earlier
-    questions of the conversation with their answers.
+    `faithfulness`: the mean of their ratings, from 1 (not) to 4 (fully). `question`: the question that it answers. `history`:
+    the earlier questions of the conversation with their answers.
     """
 
     answer: str

@@ -1,4 +1,4 @@
-"""Passages of files, streamed: millions of them need no more memory than those that are kept."""
+"""Passages of files, streamed: only the passages that are kept need memory."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _FILES = (".jsonl", ".jsonl.gz", ".tsv", ".tsv.gz")
 
 
 def stream_passages(path: str | Path) -> Iterator[Document]:
-    r"""The passages of a file, or of all passage files of a folder and those below it, one after the other.
+    r"""The passages of a file, or of all passage files in a folder and its subfolders, one after the other.
 
-    A passage file is JSON Lines of {"id" or "_id", "title", "text" or "contents"}, or a TSV with those names on top. In a data
-    set's folder only its `corpus.jsonl` is read, if it has one, and never the questions. Equal ids are left to the caller.
+    A passage file is JSON Lines of {"id" or "_id", "title", "text" or "contents"}, or a TSV with those names in its first
+    line. In a folder with a `corpus.jsonl` only that file is read. Questions are never read. Equal ids are not checked.
     """
     place = Path(path)
     if not place.exists():
@@ -43,7 +43,7 @@ def find_file(folder: Path, stem: str) -> Path | None:
 
 
 def passage_files(path: Path) -> list[Path]:
-    """The files of a folder that can hold passages, by name."""
+    """The files of a folder that can hold passages, sorted by name."""
     return sorted(file for file in path.iterdir() if file.is_file() and file.name.endswith(_FILES))
 
 
@@ -52,7 +52,7 @@ def collect_passages(
 ) -> list[Document]:
     """The passages of files and those of question files (`carried`), each id once.
 
-    With a limit, about that many are kept: the wanted ones (by id, or by page of QReCC) and the first others.
+    With a limit, about that many passages are kept: the wanted ones (by id, or by page of QReCC) and the first others.
     """
     kept: dict[str, Document] = {}
     places: dict[str, str] = {}

@@ -13,7 +13,7 @@ from langgraph_convcoa.errors import InputError
 
 @dataclass(frozen=True)
 class Query:
-    """A question of a conversation and the passages that answer it. What is not known is empty."""
+    """A question of a conversation and the passages that answer it. Unknown fields are empty."""
 
     id: str
     question: str
@@ -23,7 +23,7 @@ class Query:
     answer: str = ""  # The reference answer, by default the first of the references.
     split: str = ""  # "train", "dev", ...
     conversation: str = ""  # Id of its conversation.
-    references: tuple[str, ...] = ()  # Answers that count as right, by default `answer`; several people may agree.
+    references: tuple[str, ...] = ()  # Right answers, by default `answer`; an answer may occur several times.
     extra: dict[str, Any] = field(default_factory=dict)  # The row's other fields.
     where: str = field(default="", compare=False, repr=False)  # File and line, for messages.
 
@@ -46,14 +46,14 @@ class Query:
 
 @dataclass(frozen=True)
 class Dataset:
-    """Queries and the passages to search (none if the set has none); `name` is that of the folder."""
+    """Queries and the passages to search (empty if the set has none). `name` is the name of the folder or file."""
 
     name: str
     queries: tuple[Query, ...]
     corpus: tuple[Document, ...]
 
     def answerable(self, among: Collection[str] | None = None) -> tuple[Query, ...]:
-        """The queries with a gold passage among some ids (of the corpus when None). Raises InputError if there is none."""
+        """The queries with a gold passage in `among`, or in the corpus if it is None. Raises InputError if there are none."""
         ids = {str(document.id) for document in self.corpus} if among is None else among
         found = tuple(query for query in self.queries if any(identity in ids for identity in query.gold))
         if not found:
@@ -69,10 +69,10 @@ def splits_of(queries: Iterable[Query]) -> str:
 
 
 Entries = Iterator[Query | Document]
-"""The questions of a published file, and the passages that it carries."""
+"""The questions and the passages of a published file."""
 
 
 def passage(identity: str, text: str, *titles: str) -> Document:
-    """A passage, its title made of the parts that are not empty."""
+    """Make a passage. Its title joins the parts that are not empty."""
     title = ", ".join(part for part in titles if part)
     return Document(id=identity, page_content=text, metadata={"title": title} if title else {})

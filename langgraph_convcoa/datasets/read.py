@@ -41,7 +41,7 @@ _FORMATS: tuple[tuple[Callable[[Row], bool] | set[str], Callable[[Row], Entries]
     ({"question", "entities", "answers"}, questions.read_compmix),
     ({"Id", "Question", "Answer", "Temporal question type"}, questions.read_timequestions),
 )
-"""The keys of the first row of a file, or a function of it, and the reader of a row."""
+"""How the first row of a file shows the format (by keys, or by a function), and the reader of its rows."""
 _JOINED = {questions.read_socialiqa: questions.join_labels, questions.read_strategyqa: questions.join_paragraphs}
 """For formats of several files, the function that joins their rows."""
 
@@ -58,18 +58,18 @@ def load_dataset(
     A query is `{"id", "question", "history": [[question, answer], ...], "gold": [passage ids], ...}`, a passage
     `{"id", "title", "text"}`; only `id`, `question` and `text` are required. `answers` holds several right answers.
 
-    Published formats are recognised by their content (see `formats`). The name of a file tells its split (train, dev or val,
-    test). The passages are those of the question files, and of passage files (.jsonl, .tsv, gzipped or not) in the folder.
+    Published formats are recognised by their content (see `formats`). The name of a file gives its split (train, dev or val,
+    test). The passages come from the question files and from passage files (.jsonl, .tsv, gzipped or not) in the folder.
 
     Args:
         path: A folder, or a file in a published format.
         split: Only queries of this split; all when None.
-        max_passages: Keep about this many passages: the gold ones and the first others. Only these are held in memory.
+        max_passages: Keep about this many passages in memory: the gold ones and the first others.
         passages: "optional" also reads questions without passages; the corpus is empty then.
 
     Raises:
-        InputError: The format is not known, a file cannot be read, a row is wrong or its id is there twice (file and line are
-            named), no query is of the split, or required passages are missing.
+        InputError: The format is not known, a file cannot be read, a row is wrong or its id occurs twice (the message has the
+            file and line), no query is in the split, or required passages are missing.
     """
     place = Path(path)
     if not place.exists():
@@ -94,10 +94,10 @@ def load_part(
     max_passages: int | None = None,
     passages: Literal["required", "optional"] = "required",
 ) -> tuple[Dataset, str]:
-    """A data set's queries of one split with its whole corpus, and a name of that part.
+    """Read the queries of one split with the whole corpus. Returns them and a name of that part.
 
-    All queries when `split` is None. If the data has no split "dev", it is the part that training leaves out (`split_part`).
-    Otherwise as `load_dataset`.
+    All queries if `split` is None. If the data has no split "dev", "dev" is the part that training leaves out (`split_part`).
+    The other arguments are as for `load_dataset`.
     """
     dataset = load_dataset(path, max_passages=max_passages, passages=passages)
     if split is None:
@@ -160,7 +160,7 @@ def _read_queries(path: Path) -> Iterator[Query]:
 
 
 def _unique(queries: Iterable[Query]) -> list[Query]:
-    """The queries as a list; InputError, with both places, if an id occurs twice."""
+    """The queries as a list. Raises InputError, which names both places, if an id occurs twice."""
     seen: dict[str, Query] = {}
     for query in queries:
         if query.id in seen:
@@ -170,7 +170,7 @@ def _unique(queries: Iterable[Query]) -> list[Query]:
 
 
 def _read_published(path: Path) -> Entries | None:
-    """The questions and passages of a file in a published format; None for another file."""
+    """The questions and passages of a file in a published format; None for other files."""
     name = path.name.removesuffix(".gz")
     if not path.is_file() or path.name.endswith(questions.PARAGRAPHS):
         return None
@@ -195,7 +195,7 @@ def _read_published(path: Path) -> Entries | None:
 
 
 def _entries(path: Path, rows: Iterable[Row], read: Callable[[Row], Entries]) -> Entries:
-    """What a reader finds in the rows of a file; questions get the split of the file and the place of their row."""
+    """The questions and passages in the rows of a file. Questions get the split of the file and the place of their row."""
     split = split_of(path)
     for number, row in enumerate(_JOINED[read](path, rows) if read in _JOINED else rows, 1):
         row.split, row.number = split, number
@@ -204,7 +204,7 @@ def _entries(path: Path, rows: Iterable[Row], read: Callable[[Row], Entries]) ->
 
 
 def _places(path: Path, value: Any) -> Iterator[tuple[Any, str]]:
-    """The entries of a JSON file with their places: of a list, of the list in it, or of its parts by id."""
+    """The entries of a JSON file with their places. The file is a list, holds a list, or holds parts with entries by id."""
     if isinstance(value, list):
         yield from ((entry, f"{path}, item {number}") for number, entry in enumerate(value, 1))
         return

@@ -1,4 +1,4 @@
-"""Rows of JSON, JSON Lines and TSV files, which know their file and line for error messages."""
+"""Rows of JSON, JSON Lines, CSV and TSV files. A row knows its file and line for error messages."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Row(dict[str, Any]):
 
     Rows of published files also have the `split` of the file and their `number` in it.
 
-    Raises InputError if the value is no object, or a field is not what a method returns.
+    Raises InputError if the value is not an object, or a field does not have the type that a method returns.
     """
 
     def __init__(self, value: Any, where: str) -> None:
@@ -69,7 +69,7 @@ class Row(dict[str, Any]):
         return tuple(dict.fromkeys(text.strip() for text in values if text.strip()))
 
     def objects(self, key: str, *, optional: bool = False) -> list[Row]:
-        """A list of objects; if it is optional, it may be null or absent."""
+        """A list of objects; with `optional`, empty if it is null or absent."""
         value = [] if optional and self.get(key) is None else self.get(key)
         if not isinstance(value, list) or not all(isinstance(entry, dict) for entry in value):
             raise self.error(f"`{key}` must be a list of objects.")
@@ -136,7 +136,7 @@ def _long_row(reader: Iterator[list[str]]) -> list[str] | None:
 
 
 def text_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """The numbered lines of a text file, read as they are needed. Raises InputError if it is not UTF-8."""
+    """The numbered lines of a text file, read as they are needed. Raises InputError if it cannot be read or is not UTF-8."""
     try:
         with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as stream:
             for number, line in enumerate(stream, 1):

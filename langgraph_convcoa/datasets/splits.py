@@ -1,4 +1,4 @@
-"""Training and development parts of a data set, split by conversation: none is in both."""
+"""Training and development parts of a data set, split by conversation: no conversation is in both."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NAMES = {
     "dev": {"dev", "development", "devset", "val", "valid", "validation"},
     "test": {"test", "testing", "testset", "tst"},
 }
-"""Words of a file's name that say its split."""
+"""Words in a file's name that give its split."""
 
 
 @dataclass(frozen=True)
@@ -48,8 +48,8 @@ def in_dev_part(conversation: str, share: float = DEV_SHARE) -> bool:
 def split_part(dataset: Dataset, part: Part, *, dev_share: float = DEV_SHARE) -> Split:
     """The training or the development part. Raises InputError if it is empty.
 
-    If the data has a split "dev", the training part is the split "train" without the conversations of "dev". Otherwise a
-    hash of the conversations' ids puts a `dev_share` of them into the development part.
+    If the data has a split "dev", the training part has the queries of "train" or no split whose conversations are not in
+    "dev". Otherwise a hash of the conversations' ids puts a `dev_share` of them into the development part.
     """
     dev = [query for query in dataset.queries if query.split == "dev"]
     trainable = [query for query in dataset.queries if query.split in ("train", "")]

@@ -30,8 +30,8 @@ def retrieve(
 ) -> Retrieved:
     """Q_new = act(beta Q K^T) K, `update_steps` times: equation 1 of Pan et al. 2024b, appendix F before W_V.
 
-    This is memory retrieval, the first of the four configurations of appendix F. All steps use the stored patterns; a
-    projection such as W_V comes after the last step and never feeds the next.
+    This is memory retrieval, the first of the four configurations of appendix F. All steps use the stored patterns. A
+    projection such as W_V is applied once, after the last step.
 
     Args:
         query: Q, (..., m, d).
@@ -64,9 +64,9 @@ def retrieve(
 
 
 def split(stored: Tensor, chunks: int, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """Cut stored patterns into equal parts; the last is filled up with masked patterns (Pan et al. 2024b, sec. 4.2).
+    """Cut stored patterns into equal parts; masked patterns fill up the end (Pan et al. 2024b, sec. 4.2).
 
-    `retrieve(query.unsqueeze(-3), parts, mask=mask)` makes k retrievals, each from one part alone.
+    `retrieve(query.unsqueeze(-3), parts, mask=mask)` makes k retrievals, each from one part.
 
     Patterns (..., n, d) become (..., k, c, d), with k = `chunks`, 1 or more, and c = ceil(n / k); a mask (..., m, n) or
     (..., 1, n) becomes (..., k, m, c).

@@ -17,7 +17,7 @@ def conjugate(scores: Tensor) -> Tensor:
     `scores` (..., n) -> (...).
     """
     weights = sparsemax(scores)
-    # <p, z> - 1/2 |p|^2 + 1/2 is the same number, and does not subtract squares that are large and nearly equal.
+    # <p, z> - 1/2 |p|^2 + 1/2 is the same number, without the difference of large, nearly equal squares.
     return (weights * scores).sum(dim=-1) - 0.5 * weights.square().sum(dim=-1) + 0.5
 
 
@@ -43,7 +43,7 @@ def update(state: Tensor, patterns: Tensor, beta: float, mask: Tensor | None = N
     E(Tx) <= E(x) - 1/2 |x - Tx|^2, and a pattern y whose product with x exceeds all others by 1/beta is retrieved exactly.
 
     `state` x (..., d), `patterns` Y (n, d) -> (..., d). `beta` is from 0 to infinity. `mask` (..., n) is True where a pattern
-    may be retrieved; a row without one gives zeros.
+    may be retrieved; a row without such a pattern gives zeros.
 
     Example:
         >>> update(torch.tensor([0.9, 0.1]), torch.eye(2), 4.0).tolist()
@@ -68,7 +68,7 @@ def similarity(state: Tensor, patterns: Tensor, beta: float) -> tuple[Tensor, Te
 
 
 class Converged(NamedTuple):
-    """The final `state` (..., d), the number of `steps` (...) of each, and whether it `converged` (...)."""
+    """The final `state` (..., d), the number of `steps` (...) of each state, and whether it `converged` (...)."""
 
     state: Tensor
     steps: Tensor
@@ -78,7 +78,7 @@ class Converged(NamedTuple):
 def converge(step: Callable[[Tensor], Tensor], state: Tensor, *, max_steps: int = 100, eps: float = 1e-4) -> Converged:
     """Apply `step` until it moves a state by at most `eps`, or `max_steps` times (Pan et al. 2024b, appendix F).
 
-    Each state stops alone, so its result does not depend on the rest of the batch. No retrieval step raises the `energy`.
+    Each state stops on its own, so its result does not depend on the rest of the batch. No retrieval step raises the `energy`.
 
     `step` maps states (..., d) to states. `eps` is a Euclidean length; at 0 a state stops only if the step does not change it.
 

@@ -1,13 +1,13 @@
-"""Hopfield layers (Pan et al. 2024b, app. F), three configurations over `attention.retrieve`; memory retrieval is that itself.
+"""Hopfield layers: three of four configurations (Pan et al. 2024b, app. F). Memory retrieval is `attention.retrieve`.
 
     Z = act(beta R W_Q W_K^T Y^T) Y W_K W_V
 
     SparseHopfield(R, Y)        W_Q, W_K, W_V learned: instead of attention
     SparseHopfieldPooling(Y)    Q learned: one output for each prototype query
-    SparseHopfieldLayer(R)      Y the identity, so that K = W_K are learned stored patterns
+    SparseHopfieldLayer(R)      Y is the identity, so K = W_K: learned stored patterns
 
-Heads cut Q and K into equal parts along the association dimension. Each head retrieves in its part with its own beta, and W_V
-acts on all parts. There is no normalisation and no bias.
+Heads cut Q and K into equal parts along the association dimension. Each head retrieves in its part with its own beta. W_V
+acts on all parts together. There is no normalisation and no bias.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class HopfieldHeads(nn.Module):
         return f"heads={self.heads}, activation={self.activation!r}, update_steps={self.update_steps}"
 
     def _batched(self, given: Tensor, name: str, dim: int) -> Tensor:
-        """Input as (batch, length, dim), with batch 1 where it has none."""
+        """Input as (batch, length, dim), with batch 1 if it has none."""
         if given.ndim not in (2, 3) or given.shape[-1] != dim:
             raise ValueError(f"{name} must be (batch, length, dim) or (length, dim) with dim {dim}, not {tuple(given.shape)}.")
         return given.unsqueeze(0) if given.ndim == 2 else given
@@ -104,12 +104,12 @@ class HopfieldHeads(nn.Module):
 
 
 class SparseHopfield(HopfieldHeads):
-    """Z = act(beta R W_Q W_K^T Y^T) Y W_K W_V: queries R retrieve from patterns Y, in an association space that is learned.
+    """Z = act(beta R W_Q W_K^T Y^T) Y W_K W_V: queries R retrieve from patterns Y, in a learned association space.
 
     Args:
-        dim: Of a query and of an output.
-        stored_dim: Of a stored pattern; `dim` when None.
-        association_dim: Of the association space, all heads together; `dim` when None.
+        dim: Dimension of a query and of an output.
+        stored_dim: Dimension of a stored pattern; `dim` when None.
+        association_dim: Dimension of the association space, all heads together; `dim` when None.
         **dynamics: See `Dynamics`.
 
     Example:
@@ -147,7 +147,7 @@ class SparseHopfield(HopfieldHeads):
         pair_mask: Tensor | None = None,
         chunks: int | None = None,
     ) -> Tensor:
-        """What each query retrieves.
+        """Retrieve from the stored patterns with each query.
 
         Args:
             query: R, (batch, m, dim), or (m, dim) for all of the batch. A shape that does not fit raises ValueError.
@@ -167,7 +167,7 @@ class SparseHopfield(HopfieldHeads):
     def association(
         self, query: Tensor, stored: Tensor, *, stored_mask: Tensor | None = None, pair_mask: Tensor | None = None
     ) -> Tensor:
-        """The weights (batch, heads, m, n) of the stored patterns in what `forward` returns, for the same arguments."""
+        """The weights (batch, heads, m, n) of the stored patterns, by which `forward` retrieves for the same arguments."""
         return self._attend(*self._project(query, stored), stored_mask, pair_mask, None).weights
 
     def _project(self, query: Tensor, stored: Tensor) -> tuple[Tensor, Tensor]:
@@ -178,7 +178,7 @@ class SparseHopfield(HopfieldHeads):
 class SparseHopfieldPooling(HopfieldHeads):
     """Z = act(beta Q W_K^T Y^T) Y W_K W_V with learned prototypes Q: a set of any size becomes `prototypes` vectors.
 
-    `dim` is that of a stored pattern and of an output; otherwise as SparseHopfield.
+    `dim` is the dimension of a stored pattern and of an output. Other arguments are as for SparseHopfield.
 
     Example:
         >>> SparseHopfieldPooling(8, prototypes=2)(torch.randn(4, 10, 8)).shape
@@ -201,7 +201,7 @@ class SparseHopfieldPooling(HopfieldHeads):
         pair_mask: Tensor | None = None,
         chunks: int | None = None,
     ) -> Tensor:
-        """What each prototype retrieves: Z, (batch, prototypes, dim) from Y, (batch, n, dim); else as in SparseHopfield."""
+        """Retrieve with each prototype: Z, (batch, prototypes, dim) from Y, (batch, n, dim); otherwise as SparseHopfield."""
         keys = self.key(self._batched(stored, "stored", self.key.in_features))
         found = self._attend(self.prototypes.unsqueeze(0), keys, stored_mask, pair_mask, chunks)
         return self._output(found, batched=stored.ndim == 3)
@@ -210,7 +210,7 @@ class SparseHopfieldPooling(HopfieldHeads):
 class SparseHopfieldLayer(HopfieldHeads):
     """Z = act(beta R W_Q K^T) K W_V with learned stored patterns K: a memory that is part of the model.
 
-    `patterns` is their number; otherwise as SparseHopfield.
+    `patterns` is the number of stored patterns. Other arguments are as for SparseHopfield.
 
     Example:
         >>> SparseHopfieldLayer(8, patterns=16)(torch.randn(4, 3, 8)).shape
@@ -224,7 +224,7 @@ class SparseHopfieldLayer(HopfieldHeads):
         self.patterns = _learned(patterns, association_dim, "patterns")
 
     def forward(self, query: Tensor, *, pair_mask: Tensor | None = None, chunks: int | None = None) -> Tensor:
-        """What each query retrieves from the learned patterns: Z, (batch, m, dim) from R, (batch, m, dim).
+        """Retrieve from the learned patterns with each query: Z, (batch, m, dim) from R, (batch, m, dim).
 
         The masks and chunks are as in SparseHopfield, with n = `patterns`.
         """
@@ -240,7 +240,7 @@ def _learned(count: int, dim: int, name: str) -> nn.Parameter:
 
 
 def _betas(beta: float | Tensor, heads: int, learn: bool) -> Tensor:
-    """One beta a head, (heads,)."""
+    """One beta per head, (heads,)."""
     betas = torch.as_tensor(beta, dtype=torch.float64, device="cpu").detach()
     if betas.shape not in ((), (heads,)):
         raise ValueError(

@@ -11,7 +11,7 @@ from torch import Tensor
 Activation = Literal["sparsemax", "entmax15", "softmax", "softmax_1"]
 
 _NONE = -2.0
-"""Stands in for -inf, so that sums stay finite: no score more than 1 below the largest, which is 0, has weight."""
+"""Replaces -inf, so that sums stay finite. The largest score is 0, and a score more than 1 below it has no weight."""
 
 
 def associate(
@@ -33,7 +33,7 @@ def associate(
         Weights (..., n) that add up to one (softmax_1: to at most one); a row without an unmasked entry is all zero.
 
     Raises:
-        ValueError: The activation is unknown, beta is negative or not a number, or the mask is an additive one.
+        ValueError: The activation is unknown, beta is negative or not a number, or the mask holds floats.
 
     Example:
         >>> import torch
@@ -52,7 +52,7 @@ def associate(
 
 
 def check_activation(name: str) -> Activation:
-    """The name, if an activation has it; else ValueError."""
+    """Return the name if an activation has it; otherwise raise ValueError."""
     for known in get_args(Activation):
         if name == known:
             return known  # type: ignore[no-any-return]
@@ -98,13 +98,13 @@ def entmax15(scores: Tensor, *, beta: float | Tensor = 1.0, mask: Tensor | None 
     size = support.sum(dim=-1, keepdim=True).clamp(min=1).to(z.dtype)
     mean = (z * support).sum(dim=-1, keepdim=True) / size
     spread = ((z - mean).square() * support).sum(dim=-1, keepdim=True)
-    # Roots of weights that add up to one have a sum of at least one, so mean - tau >= 1 / size, and the root is above 0.
+    # The square roots of weights with sum one have a sum of at least one, so mean - tau >= 1 / size: the root is above 0.
     threshold = mean - torch.maximum((1 - spread) / size, size**-2).sqrt()
     return (((z - threshold).clamp(min=0) * support).square()).to(scores.dtype)
 
 
 def _smallest_half(z: Tensor) -> Tensor:
-    """The smallest half score of each row that has weight: (..., n) -> (..., 1)."""
+    """For each row, the smallest half score that has weight: (..., n) -> (..., 1)."""
     ordered = z.sort(dim=-1, descending=True).values
     ranks = torch.arange(1, z.shape[-1] + 1, dtype=z.dtype, device=z.device)
     mean = ordered.cumsum(dim=-1) / ranks
@@ -144,11 +144,11 @@ def softmax_1(scores: Tensor, *, beta: float | Tensor = 1.0, mask: Tensor | None
 
 
 def scaled(scores: Tensor, beta: float | Tensor = 1.0, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """`beta * (scores - largest score)` over the last dimension, and which entries may have weight: the start of every map.
+    """`beta * (scores - largest score)` over the last dimension, and which entries may have weight: every map starts here.
 
     The shift keeps the largest score exact for every beta. Half precision is scaled in float32. A score of -inf counts as
-    masked. In the result the largest is 0, a masked entry -inf, and a row without an unmasked entry all 0. Arguments and
-    errors as for `associate`.
+    masked. In the result the largest score is 0, a masked entry is -inf, and a row without an unmasked entry is all 0.
+    Arguments and errors are as for `associate`.
     """
     if not bool((beta >= 0).all() if isinstance(beta, Tensor) else beta >= 0):
         raise ValueError(f"beta must be from 0 to infinity, not {beta.tolist() if isinstance(beta, Tensor) else beta}.")
@@ -159,7 +159,7 @@ def scaled(scores: Tensor, beta: float | Tensor = 1.0, mask: Tensor | None = Non
         return scores, allowed
     top = scores.detach().masked_fill(~allowed, -math.inf).amax(dim=-1, keepdim=True)
     empty = top == -math.inf
-    # Masked entries stand in as 0 until they are scaled: 0 * -inf is NaN, at beta = 0 and in the gradient of beta.
+    # Masked entries are 0 until the scores are scaled: 0 * -inf is NaN, at beta = 0 and in the gradient of beta.
     shifted = (scores - top.masked_fill(empty, 0.0)).masked_fill(~allowed, 0.0)
     return _scale(shifted, beta).masked_fill(~allowed & ~empty, -math.inf), allowed
 

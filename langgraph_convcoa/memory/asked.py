@@ -12,14 +12,14 @@ from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.text.clean import clean
 
 LONGEST_QUESTION = 20_000
-"""Characters of the longest question."""
+"""Maximum number of characters of a question."""
 _REMEMBERED_PAIRS = 20
 _REMEMBERED_CHARACTERS = 2_000
 
 
 @dataclass(frozen=True)
 class Asked:
-    """The question of a turn, the id of the message that asks it (or will stand for it), and earlier pairs, oldest first.
+    """The question of a turn, the id of its message (a new id if it has none), and the earlier pairs, oldest first.
 
     `removals` are the messages of abandoned turns to take out, in the form that the messages reducer reads.
     """
@@ -33,8 +33,8 @@ class Asked:
 def read_conversation(question: str | None, messages: Sequence[AnyMessage], abandoned: str | None = None) -> Asked:
     """Find the question and the answered turns before it.
 
-    `question` wins; without it the last messages must be the user's, and several in a row are one question. The message of an
-    unfinished turn (`abandoned`, its id) and a message that is empty or too long are discarded.
+    `question` wins. Without it the last messages must be the user's; several in a row are one question. The message of an
+    unfinished turn (`abandoned` is its id) and an earlier message that is empty or too long are discarded.
 
     Raises:
         InputError: No question, an empty one, or one longer than `LONGEST_QUESTION`.

@@ -26,9 +26,9 @@ _LONGEST = 2_000
 class ConversationMemory:
     """The history memory of conversations, made from their knowledge sets.
 
-    It stores nothing that is not in the knowledge set. Its vectors are cached in the process and rebuilt after a restart; a
-    turn adds one round, so its cost does not grow with the conversation. `encoder` encodes questions, or is a function that
-    returns the encoder; without one, words are compared.
+    It stores nothing that is not in the knowledge set. Its vectors are cached in the process and rebuilt after a restart. A
+    turn encodes only the new round, however long the conversation is. `encoder` encodes questions, or is a function that
+    returns the encoder. Without an encoder, words are compared.
     """
 
     def __init__(self, encoder: QueryEncoder | Callable[[], QueryEncoder | None] | None = None) -> None:
@@ -45,21 +45,21 @@ class ConversationMemory:
         budget_tokens: int = 1500,
         capacity: int = 200,
     ) -> tuple[str, list[tuple[str, str]]]:
-        """The view of the knowledge set for a prompt ("" for none), and the history for retrieval and verification.
+        """The view of the knowledge set for a prompt ("" if it is empty), and the history for retrieval and verification.
 
-        `pairs` are the last turns of the conversation, oldest first; `capacity` is how many rounds the history memory keeps.
+        `pairs` are the last turns of the conversation, oldest first. `capacity` is the number of rounds in the history memory.
         """
         found = self.relevant(knowledge, question, k=RELEVANT + RECENT, capacity=capacity)
         last = [entry["round"] for entry in knowledge.rounds[-RECENT:]]
         early = [recalled.triple.key for recalled in found if recalled.triple.key not in last][:RELEVANT]
-        # The last two first, so that a follow-up is understood; then what is about the question.
+        # First the last two rounds, so that a follow-up is understood; then the relevant rounds.
         wanted = [*last[::-1][:2], *early, *last[::-1][2:]]
         return knowledge.view(budget_tokens, wanted), _history(knowledge, pairs, found)
 
     def relevant(
         self, knowledge: ContextualKnowledgeSet, question: str, k: int = RELEVANT, capacity: int = 200
     ) -> list[Recalled]:
-        """The k earlier rounds that fit a question best, best first."""
+        """The k earlier rounds that are most relevant to a question, best first."""
         rounds = knowledge.rounds
         if not rounds or k < 1:
             return []
@@ -69,7 +69,7 @@ class ConversationMemory:
         triples = [_triple(entry) for entry in rounds[known:]]
         *new, vector = self.vectors([*(triple.text for triple in triples), question])
         with self._lock:
-            # If another turn has taken it meanwhile, it is rebuilt.
+            # If another turn has taken the history meanwhile, it is rebuilt.
             history = self._built.pop(keys[known], None) if known else DynamicHistory(capacity)
             # If the encoder has failed since, the dimensions differ.
             if history is not None and history.dimension in (0, len(vector)):
@@ -80,7 +80,7 @@ class ConversationMemory:
         return self.relevant(knowledge, question, k, capacity)
 
     def topic(self, knowledge: ContextualKnowledgeSet, question: str, *, leans: bool, capacity: int = 200) -> set[int]:
-        """The rounds on the topic of a question; a question that depends on the conversation stays with the last round's."""
+        """Numbers of the rounds on a question's topic, and the last round if the question depends on the conversation."""
         found = self.relevant(knowledge, question, RELEVANT + RECENT, capacity)
         rounds = {recalled.triple.key for recalled in found if recalled.relevance >= _ABOUT}
         return rounds | ({knowledge.rounds[-1]["round"]} if leans and knowledge.rounds else set())
@@ -89,7 +89,7 @@ class ConversationMemory:
 def _history(
     knowledge: ContextualKnowledgeSet, pairs: Sequence[tuple[str, str]], found: Sequence[Recalled]
 ) -> list[tuple[str, str]]:
-    """All of a short conversation; of a long one the last turns, and before them those on the question's topic."""
+    """All turns of a short conversation. In a long one, the earlier turns on the question's topic and then the last turns."""
     if len(knowledge.rounds) <= _PAIRS:
         return list(pairs)
     recent = list(pairs)[-_RECENT_PAIRS:]
@@ -100,7 +100,7 @@ def _history(
 
 
 def _keys(rounds: Sequence[Round], capacity: int) -> list[tuple[int, int]]:
-    """Cache key of the history after 0, 1, ... rounds: a hash of their content."""
+    """Cache keys of the history after 0, 1, ... rounds, made of the capacity and a hash of the rounds."""
     keys = [(capacity, 0)]
     for entry in rounds:
         content = (entry["round"], entry["original_question"], entry["optimized_question"], entry["answer"])

@@ -19,11 +19,11 @@ from langgraph_convcoa.text.words import content_words
 CONTEXT = 0.5
 """Weight of the previous triple's pattern in the next one: "And in 2019?" says little by itself."""
 WORD_CONTEXT = 0.7
-"""Weight of a word of the previous triple; squared for the triple before it."""
+"""Weight of a word of the previous triple; its square is the weight for the triple before that."""
 WORD_WEIGHT = 1.0
-"""Weight of shared words beside the cosine. The three were chosen on half of the dialogs of pacific and mtrag."""
+"""Weight of shared words beside the cosine. The three weights were chosen on half of the dialogs of pacific and mtrag."""
 _HALF_LIFE = 20.0
-"""Rounds in which the recency halves."""
+"""Number of rounds after which the recency is half."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class DynamicHistory:
         return int(self._patterns.shape[1])
 
     def update(self, triple: Triple, vector: Vectors) -> None:
-        """Add a triple with its text's vector, (d,); beyond the capacity, drop the one with the least weight (eq. 11-14)."""
+        """Add a triple with its text's vector, (d,); beyond the capacity, drop the one with the lowest weight (eq. 11-14)."""
         pattern = vector
         words = dict.fromkeys(content_words(triple.text), 1.0)
         if self.triples:
@@ -91,7 +91,7 @@ class DynamicHistory:
     def relevances(self, question: str, vector: Vectors) -> Vectors:
         """Relevance of each triple to a question, (n,): the cosine to its pattern plus the share of the question's words.
 
-        A word counts more if few triples have it, and less if only the previous triples have it.
+        A word counts more if few triples have it. It counts less if it comes from one of the two triples before.
         """
         if not self.triples:
             return np.zeros(0, dtype=np.float32)

@@ -1,4 +1,4 @@
-"""Evidence memory (Jain and Lapata 2024, section 4.2): what earlier turns retrieved, ranked for the present question."""
+"""Evidence memory (Jain and Lapata 2024, section 4.2): the results of earlier turns, ranked for the current question."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing_extensions import TypedDict
 from langgraph_convcoa.memory.vectors import TextVectors
 
 SHARE = 3
-"""At most one in three pieces of fresh evidence gives way (section 4.2)."""
+"""At most one in three pieces of fresh evidence is replaced (section 4.2)."""
 MARGIN = 0.05
 """Minimum gain in similarity for an earlier piece to replace a fresh one."""
 LONGEST = 4000
-"""Characters of the longest text that is kept from turn to turn."""
+"""Maximum number of characters of a text that is kept from turn to turn."""
 _QUOTE_CHARACTERS = 300
 
 
@@ -33,7 +33,7 @@ class RememberedEvidence(TypedDict):
 def remember_evidence(
     memory: Sequence[RememberedEvidence], found: Iterable[Document], number: int, capacity: int
 ) -> list[RememberedEvidence]:
-    """M_t of eq. 2, oldest first, each text once; beyond the capacity the oldest go.
+    """Add documents to the memory: M_t of eq. 2, oldest first, each text once. Beyond the capacity the oldest are dropped.
 
     `found` holds the documents of round `number`, best first.
     """
@@ -56,7 +56,7 @@ def remember_evidence(
 
 
 def as_document(entry: RememberedEvidence, score: float | None = None) -> Document:
-    """A remembered piece as evidence again; `recalled_from` says which round found it."""
+    """Make a document of a remembered piece. Its metadata `recalled_from` is the round that found it."""
     metadata: dict[str, object] = {"source": entry["source"] or entry["id"], "recalled_from": entry["round"]}
     metadata |= {name: entry[name] for name in ("title", "quote") if entry[name]}
     if score is not None:
@@ -73,8 +73,8 @@ def integrate(
 ) -> tuple[list[Document], int]:
     """Replace low-ranked fresh evidence by earlier evidence that is closer to the question (section 4.2).
 
-    Only evidence of the given rounds is considered: those on the question's topic. Returns the evidence, best first and of the
-    same length, and the number of earlier pieces in it.
+    Only evidence of `rounds`, which are on the question's topic, is considered. Returns the evidence, which keeps its length,
+    and the number of earlier pieces in it.
     """
     low = len(fresh) // SHARE
     known = {document.page_content for document in fresh} | {str(document.id) for document in fresh}

@@ -17,11 +17,11 @@ ROOT = "Contextual knowledge set"
 EXTRA = "convcoa"
 _LAST_CHARACTERS = 1200
 _EARLIER_CHARACTERS = 400
-"""The longest text of the last round in a view, and of an earlier one."""
+"""Maximum number of characters of a text in a view: in the last round, and in an earlier round."""
 
 
 class Citation(TypedDict):
-    """What [n] in an answer stands for."""
+    """The evidence that [n] in an answer stands for."""
 
     id: str
     source: str
@@ -78,7 +78,7 @@ class ContextualKnowledgeSet:
         The papers' fields must be there; our own, under "convcoa", may be missing, as after `export(strict=True)`.
 
         Raises:
-            InputError: It is no such set; the message names the round.
+            InputError: The data is not such a set. The message names the round.
         """
         if not data:
             return cls()
@@ -116,10 +116,10 @@ class ContextualKnowledgeSet:
         self.rounds = [*self.rounds, entry]
 
     def rate(self, number: int, rating: str) -> None:
-        """Note what a person thinks of the answer of a round: "up", "down", or "" for nothing.
+        """Set a person's rating of the answer of a round: "up", "down", or "" for no rating.
 
         Raises:
-            InputError: There is no such round, or no such rating.
+            InputError: There is no such round, or the rating is unknown.
         """
         if rating not in ("up", "down", ""):
             raise InputError('an answer is rated "up" or "down", or with "" not at all')
@@ -128,12 +128,12 @@ class ContextualKnowledgeSet:
         self.rounds = [_rated(entry, rating) if entry["round"] == number else entry for entry in self.rounds]
 
     def after(self, shared: Sequence[Round]) -> ContextualKnowledgeSet:
-        """This set, preceded by rounds of other conversations, whose numbers end at 0."""
+        """This set after rounds of other conversations, which get the numbers ..., -1, 0."""
         renumbered: list[Round] = [{**entry, "round": n - len(shared)} for n, entry in enumerate(shared, 1)]
         return ContextualKnowledgeSet([*renumbered, *self.rounds])
 
     def seed(self, history: Iterable[tuple[str, str]]) -> None:
-        """If the set is empty, add earlier turns that came as messages as its first rounds."""
+        """If the set is empty, make its first rounds from earlier turns, which were given as messages."""
         if not self.rounds:
             for question, answer in history:
                 self.add_round(question, question, [], answer)
@@ -143,14 +143,14 @@ class ContextualKnowledgeSet:
         return {ROOT: [_strict(entry) for entry in self.rounds] if strict else self.rounds}
 
     def view(self, budget_tokens: int = 1500, rounds: Sequence[int] | None = None) -> str:
-        """Text of the rounds for a prompt, oldest first, within a budget of tokens (four characters each); "" for none.
+        """Text of the rounds for a prompt, oldest first, within a budget of tokens (four characters each).
 
         A round has its question, its answer without citation marks, and the summaries that the answer does not repeat. The
-        last round is always there, cut if it is too long.
+        last round goes in first, cut if it is too long. If there is none, or even the cut round does not fit, the view is "".
 
         Args:
-            budget_tokens: The most tokens.
-            rounds: Numbers of the rounds, the most important first; the last rounds that fit if None.
+            budget_tokens: Maximum number of tokens.
+            rounds: Numbers of the rounds, the most important first. If None, the last rounds that fit.
         """
         if not self.rounds:
             return ""
@@ -179,7 +179,7 @@ def _rated(entry: Round, rating: str) -> Round:
 
 
 class _NotARound(ValueError):
-    """A round that lacks one of the papers' fields."""
+    """Raised for a round that lacks one of the papers' fields, or whose "convcoa" field is wrong."""
 
 
 def _check(entry: Any) -> None:

@@ -1,4 +1,4 @@
-"""Recall of sub-questions that the knowledge set answers already, with their evidence instead of a retrieval."""
+"""Recalled answers: sub-questions that an earlier round answered keep that answer and its evidence, without a retrieval."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ def recall_answers(
     threshold: float = SAME_SIMILARITY,
     now: datetime | None = None,
 ) -> list[RecalledAnswer]:
-    """The sub-questions that an earlier round answered; the latest round wins.
+    """Find the sub-questions that an earlier round answered. If several rounds did, the latest one is used.
 
-    An answer counts if the same action found it and evidence supported it. Recalled answers do not count, so the age is that
-    of the look-up; answers older than `max_age` seconds are stale. `asked` holds (index, action, self-contained sub-question),
-    `evidence` the full texts.
+    An answer counts if the same action found it and evidence supported it. Recalled answers do not count, so the age is the
+    age of the retrieval. Answers older than `max_age` seconds are stale. `asked` holds (index, action, self-contained
+    sub-question), and `evidence` holds the full texts.
     """
     try:
         earliest = None if max_age is None else (now or datetime.now(UTC)) - timedelta(seconds=max_age)
@@ -92,7 +92,7 @@ def _since(time: str, earliest: datetime) -> bool:
 
 
 def _documents(item: ChainItem, entry: Round, texts: dict[tuple[str, int], RememberedEvidence]) -> list[Document]:
-    """The evidence of an item that is still stored; nothing if the first document, its support, is not."""
+    """The evidence of an item that is still stored. Empty if the first document, which supports the answer, is not stored."""
     extra = entry["convcoa"]
     quotes: dict[str, Citation] = {c["id"]: c for c in (*extra["citations"], *(extra.get("evidence") or []))}
     documents = []

@@ -21,7 +21,7 @@ _PAGE = 200
 
 
 def user_of(user_id: str | None, config: RunnableConfig | None = None) -> str:
-    """The user whose threads share rounds: the authenticated one, else the setting's, else the configuration's.
+    """The user whose threads share rounds: the authenticated user, else `user_id`, else the `user_id` of `config`.
 
     Raises:
         InputError: There is no user. Rounds of one user must not reach another.
@@ -93,7 +93,7 @@ def shared_rounds(store: BaseStore, user_id: str, *, but_of: str | None = None, 
 
 
 async def aforget_thread(store: BaseStore, thread: str) -> int:
-    """Delete the rounds that a thread has shared, of any user. Returns their number."""
+    """Delete the rounds that a thread has shared, for all users. Returns their number."""
     deleted = 0
     while found := await store.asearch(_ROOT, filter={"thread": _digest(thread)}, limit=_PAGE):
         for item in found:

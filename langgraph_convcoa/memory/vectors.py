@@ -1,4 +1,4 @@
-"""Vectors of short texts, cached by content, so that a turn encodes only what is new."""
+"""Vectors of short texts, cached by content, so that a turn encodes only new texts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from langgraph_convcoa.text.words import content_words, words
 
 _log = logging.getLogger(__name__)
 Vectors = npt.NDArray[np.float32]
-"""One vector a row, float32, of length one."""
+"""One vector per row, float32, of length one."""
 
 WORD_DIMENSION = 1024
 
@@ -50,7 +50,7 @@ class TextVectors:
         return self._encoder
 
     def __call__(self, texts: Sequence[str]) -> Vectors:
-        """(n, d), one row a text; new texts are encoded in one batch."""
+        """Vectors (n, d) of n texts. New texts are encoded in one batch."""
         encoder = None if self._failed else self.encoder
         if encoder is None:
             found = self._kept.of(texts, word_vectors)
@@ -59,7 +59,7 @@ class TextVectors:
                 found = self._kept.of(texts, lambda new: unit(np.asarray(encoder.encode_queries(new), dtype=np.float32)))
             except Exception as error:  # noqa: BLE001 - the turn goes on; the look-up itself reports a broken encoder
                 _log.warning("the encoder failed on the history (%s); its words are counted instead", type(error).__name__)
-                # One measure for all texts: vectors of the encoder are discarded.
+                # All vectors must be of one kind, so those of the encoder are discarded.
                 self._failed, self._kept = True, RecentValues(self._capacity)
                 return self(texts)
         return np.stack([found[text] for text in texts]) if len(texts) else np.zeros((0, 0), dtype=np.float32)
@@ -75,7 +75,7 @@ def word_vectors(texts: Sequence[str]) -> Vectors:
 
 
 def unit(rows: Vectors) -> Vectors:
-    """Vectors, (..., d), of length one; a zero vector stays."""
+    """Scale vectors (..., d) to length one; a zero vector stays zero."""
     lengths = np.linalg.norm(rows, axis=-1, keepdims=True)
     unit: Vectors = np.divide(rows, lengths, out=np.zeros_like(rows), where=lengths > 0)
     return unit

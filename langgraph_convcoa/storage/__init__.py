@@ -11,7 +11,7 @@ from langgraph_convcoa.storage.base import ConversationStore
 
 
 def open_store(where: str | Path | None) -> ConversationStore:
-    """The store at a path or an address; nothing is opened or made yet.
+    """The store at a path or an address, or in memory for None. Nothing is opened or made yet.
 
     Example:
         >>> open_store("postgresql://reader:secret@db.example.org/talks").label
@@ -37,7 +37,7 @@ def open_store(where: str | Path | None) -> ConversationStore:
 
 
 def data_folder() -> Path:
-    """The user's data folder, or CONVCOA_DATA_DIR. It is made if missing, for its owner only."""
+    """The folder CONVCOA_DATA_DIR, or the user's data folder. It is made if missing, for its owner only."""
     from platformdirs import user_data_dir
 
     folder = Path(os.environ.get("CONVCOA_DATA_DIR") or user_data_dir("langgraph-convcoa", appauthor=False))
@@ -49,5 +49,5 @@ def data_folder() -> Path:
 
 
 def default_store() -> Path:
-    """The file in the user's data folder for threads kept without `--store`."""
+    """The file in the data folder for threads that are kept without `--store`."""
     return data_folder() / "conversations.sqlite"

@@ -1,4 +1,4 @@
-"""Locks in a PostgreSQL server, all of one program over one connection, which the server frees when the program dies."""
+"""Locks in a PostgreSQL server. A program has one connection for all its locks; if it dies, the server frees them."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ CONNECT_SECONDS = 10
 _POLL_SECONDS = 0.05
 _BEAT_SECONDS = 1.0
 _LOST_SECONDS = 15.0
-"""Without an answer to one statement, the connection is taken for lost."""
-# A machine that vanishes says nothing: the server ends its connection after 30 s, when it has long given up what it held.
+"""If a statement has no answer for this many seconds, the connection counts as lost."""
+# If a machine vanishes, the server ends its connection after 30 s. By then its program has given up the locks.
 _KEEPALIVE = (
     "SELECT set_config('tcp_keepalives_idle', '10', false), set_config('tcp_keepalives_interval', '5', false),"
     " set_config('tcp_keepalives_count', '4', false)"
@@ -34,7 +34,7 @@ _TAKEN = (
 
 
 def lock_key(name: str) -> int:
-    """A name as the number that PostgreSQL locks.
+    """The number that PostgreSQL locks for a name.
 
     Example:
         >>> -(2**63) <= lock_key("a thread") < 2**63
@@ -44,16 +44,16 @@ def lock_key(name: str) -> int:
 
 
 class AdvisoryLocks:
-    """Locks by name that any number of programs take in turn; open within `async with`.
+    """Named locks that any number of programs take in turn. Used with `async with`.
 
     One connection holds all locks of this program, so that a thousand turns do not need a thousand connections. If that
-    connection is lost, other programs can take the locks: what ran under them is cancelled at once and raises `lost()`.
+    connection is lost, other programs can take the locks. Code that holds a lock is then cancelled and raises `lost()`.
     """
 
     def __init__(self, address: str, lost: Callable[[], Exception]) -> None:
         self._address, self._lost = address, lost
         self._connection: AsyncConnection[TupleRow] | None = None
-        # Here, not in the connection: how long a statement waits for others says nothing about the server.
+        # Before `_LOST_SECONDS` begin: a wait for other statements does not mean that the server is silent.
         self._asking = asyncio.Lock()
         # The server lets one connection take a lock twice, so the tasks of one program take turns here.
         self._own: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
@@ -74,11 +74,11 @@ class AdvisoryLocks:
 
     @asynccontextmanager
     async def held(self, name: str, wait: float, busy: Callable[[], Exception]) -> AsyncIterator[None]:
-        """The lock for this task alone; raises `busy()` if another has it for longer than `wait` seconds."""
+        """Hold a lock; raises `busy()` if another task or program keeps it for longer than `wait` seconds."""
         key, end = lock_key(name), time.monotonic() + wait
         own = self._own.setdefault(key, asyncio.Lock())
         try:
-            # Also if it is free at this moment: others may be waiting for it.
+            # Not asked whether it is `locked()`: others may wait for a lock that is free at this moment.
             async with asyncio.timeout(max(0.0, wait)):
                 await own.acquire()
         except TimeoutError:
@@ -89,7 +89,7 @@ class AdvisoryLocks:
                 if time.monotonic() >= end:
                     raise busy()
                 await asyncio.sleep(_POLL_SECONDS)
-            # It expires when the connection is lost.
+            # This timeout expires when the connection is lost.
             self._held[key] = limit = asyncio.timeout(None)
             try:
                 async with limit:
@@ -105,7 +105,7 @@ class AdvisoryLocks:
             own.release()
 
     async def taken(self, names: Sequence[str]) -> set[str]:
-        """Those of the names that any program holds."""
+        """The names whose locks any program holds."""
         keys = {lock_key(name): name for name in names}
         _, rows = await self._asked(_TAKEN, list(keys))
         return {keys[key] for (key,) in rows}
@@ -116,7 +116,7 @@ class AdvisoryLocks:
         try:
             connection, [(had,)] = await asyncio.shield(trying)
         except asyncio.CancelledError:
-            # It may get the lock yet, and nobody would give it back.
+            # The statement may still get the lock, and nobody would free it.
             self._returning.add(returning := asyncio.create_task(self._returned(trying, key)))
             returning.add_done_callback(self._returning.discard)
             raise
@@ -133,13 +133,13 @@ class AdvisoryLocks:
     async def _freed(self, connection: AsyncConnection[TupleRow], key: int) -> None:
         import psycopg
 
-        # A new connection has nothing to give back.
+        # An error means that the connection is lost, and the lock with it.
         with suppress(psycopg.Error):
             async with self._asking:
                 await self._fetched(connection, "SELECT pg_advisory_unlock(%s)", key)
 
     async def _asked(self, query: str, given: object) -> tuple[AsyncConnection[TupleRow], list[TupleRow]]:
-        """What a statement gives, and its connection, which is opened again if it had ended since the last statement."""
+        """Run a statement. Returns the connection, which is opened again if it has ended, and the rows."""
         import psycopg
 
         async with self._asking:
@@ -162,7 +162,7 @@ class AdvisoryLocks:
         return connection
 
     async def _fetched(self, connection: AsyncConnection[TupleRow], query: str, given: object = None) -> list[TupleRow]:
-        # Not by cancelling, for which the driver asks the server and waits for its answer.
+        # The connection is cut: to cancel the statement, the driver would ask the server and wait for its answer.
         lost = asyncio.get_running_loop().call_later(_LOST_SECONDS, cut, connection)
         try:
             cursor = await connection.execute(query.encode(), None if given is None else (given,))
@@ -171,9 +171,9 @@ class AdvisoryLocks:
             lost.cancel()
 
     def _expire(self) -> None:
-        """The connection is lost, and with it all locks."""
+        """Expire all locks, since the connection is lost."""
         for limit in self._held.values():
-            # One that has expired already cannot be set again.
+            # A timeout that has expired cannot be set again.
             if not limit.expired() and limit.when() is None:
                 limit.reschedule(0)
 
@@ -188,7 +188,7 @@ class AdvisoryLocks:
                     async with self._asking:
                         await self._fetched(connection, "SELECT 1")
                 except psycopg.Error:
-                    # The server may still hold the locks, although their holders are told that they are lost.
+                    # Closed, so that the server frees the locks: their holders get the error that they are lost.
                     await connection.close()
                     if connection is self._connection:
                         self._expire()

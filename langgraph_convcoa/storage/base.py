@@ -13,27 +13,27 @@ if TYPE_CHECKING:
     from langgraph.store.base import BaseStore
 
 FORMAT = 1
-"""The format of a stored thread; a store or a thread of a later one is refused, with nothing written to it."""
+"""The format of a stored thread. A store or a thread of a later format is refused and not changed."""
 LONGEST_THREAD = 200
-"""Characters of a thread's name; an index entry of PostgreSQL holds no more than some 2,700 bytes."""
+"""Maximum number of characters of a thread's name: an index entry of PostgreSQL holds about 2,700 bytes."""
 TURN_WAIT_SECONDS = 120.0
-"""How long a turn waits for another program's turn of the same thread."""
+"""Seconds that a turn waits for another program's turn of the same thread."""
 
 
 class ConversationStore:
-    """Threads in memory, for as long as the program runs; the base of the stores that last.
+    """Threads in memory while the program runs. The base class of the stores on disk and in a database.
 
-    Everything that can go wrong with a store is a `StoreError` that names it.
+    Any failure of a store is a `StoreError` that names the store.
     """
 
-    label: str = "memory"  # the store as messages name it; never with a password
+    label: str = "memory"  # the name of the store in messages, never with a password
 
     def check(self) -> None:
         """Raise StoreError if the store cannot be used."""
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[BaseCheckpointSaver[Any]]:
-        """The store's checkpointer, its tables made when missing."""
+        """The store's checkpointer. Its tables are made if they are missing."""
         from langgraph.checkpoint.memory import InMemorySaver
 
         yield InMemorySaver()
@@ -52,12 +52,12 @@ class ConversationStore:
             yield store
 
     async def erase(self, saver: Any, thread: str) -> None:
-        """Delete a thread while others are used."""
+        """Delete a thread while other threads are used."""
         await saver.adelete_thread(thread)
 
     @asynccontextmanager
     async def turn(self, thread: str, wait: float) -> AsyncIterator[None]:
-        """Lock a thread for one turn. Of two turns after the same round, one would be lost."""
+        """Lock a thread for one turn. If two turns began after the same round, one would be lost."""
         yield
 
     @asynccontextmanager
@@ -66,25 +66,25 @@ class ConversationStore:
         yield
 
     async def taken(self, threads: Iterable[str]) -> set[str]:
-        """Those of the threads that have a running turn, as far as the store knows."""
+        """Select the threads that have a running turn, as far as the store knows."""
         return set()
 
     async def prune(self, saver: Any, thread: str) -> None:
-        """Drop all checkpoints of a thread but the last, which holds the whole thread."""
+        """Drop all checkpoints of a thread except the last, which holds the whole thread."""
 
     async def settle(self, saver: Any) -> None:
         """Complete the writes of a cancelled turn, which lock the store until then."""
 
     def scrub(self) -> None:
-        """Remove what was deleted from the store's files."""
+        """Remove the traces of deleted threads from the store's files."""
 
     def error(self, error: BaseException) -> StoreError | None:
-        """The user's error for an exception of the store's driver; None for other exceptions."""
+        """The error to show for an exception of the store's driver; None for other exceptions."""
         return None
 
     @contextmanager
     def errors(self) -> Iterator[None]:
-        """Raise the driver's errors as a `StoreError`, without their own text, which may hold a password."""
+        """Raise the driver's errors as a `StoreError`. The original is hidden: its text may hold a password."""
         try:
             yield
         except ConvCoAError:
@@ -107,7 +107,7 @@ def later_format(what: str, version: object) -> str:
 
 
 def thread_name(name: str) -> str:
-    r"""Check a thread's name. Any characters are allowed: it never becomes part of a path."""
+    r"""Check a thread's name. All characters except NUL are allowed: a name never becomes part of a path."""
     if not name.strip():
         raise InputError("the thread has no name: give one, such as --thread thesis")
     if len(name) > LONGEST_THREAD:
@@ -118,5 +118,5 @@ def thread_name(name: str) -> str:
 
 
 def storable(name: str) -> str:
-    """The name without the lone surrogates that no database stores."""
+    """The name with "?" for each lone surrogate, which no database stores."""
     return name.encode("utf-8", "replace").decode("utf-8")

@@ -1,4 +1,4 @@
-"""The thread export: a thread as a JSON file, which another store imports, or as Markdown for reading."""
+"""Export of a thread: as a JSON file that another store can import, or as Markdown for reading."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def lasting_fields() -> dict[str, TypeAdapter[Any]]:
 
     from langgraph_convcoa.state import ThreadState
 
-    # With the extras: one of them discriminates the types of messages.
+    # With the extras: one of them selects the type of a message.
     return {name: TypeAdapter(hint) for name, hint in get_type_hints(ThreadState, include_extras=True).items()}
 
 
 def thread_as_file(thread: str, values: Mapping[str, Any]) -> dict[str, Any]:
     """A thread's state as an object for JSON.
 
-    `values` is `graph.get_state(config).values`; what an unfinished turn left in it is not part of the thread.
+    `values` is `graph.get_state(config).values`. Fields that an unfinished turn left there are not exported.
     """
     state = {
         name: adapter.dump_python(values[name], mode="json", warnings=False)
@@ -49,7 +49,7 @@ def thread_as_file(thread: str, values: Mapping[str, Any]) -> dict[str, Any]:
 def file_as_values(data: Any) -> dict[str, Any]:
     """The state that a file's object holds, for `graph.update_state(config, values, as_node="remember")`.
 
-    A bare contextual knowledge set, the papers' JSON, is taken too: its rounds become the messages.
+    The JSON of a contextual knowledge set alone is also accepted. Its rounds become the messages.
     """
     from langgraph_convcoa.memory.knowledge_set import ROOT, ContextualKnowledgeSet
 
@@ -95,7 +95,7 @@ def _from_knowledge_set(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def _kept(values: dict[str, Any]) -> dict[str, Any]:
-    """Check that a store can hold the values: no number beyond 64 bits, no endless nesting."""
+    """Check that a store can hold the values: no number beyond 64 bits, no nesting that is too deep."""
     from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
     try:
@@ -116,7 +116,7 @@ def read_thread_file(path: Path) -> Any:
 
 
 def write_thread_file(data: Mapping[str, Any], path: Path) -> None:
-    """Write an exported thread: as Markdown where the file's name ends in .md, else as JSON."""
+    """Write an exported thread: as Markdown if the file's name ends in .md, otherwise as JSON."""
     text = thread_as_markdown(data) if path.suffix == ".md" else json_text(data, indent=2) + "\n"
     try:
         with path.open("x", encoding="utf-8") as file:
@@ -128,7 +128,7 @@ def write_thread_file(data: Mapping[str, Any], path: Path) -> None:
 
 
 def file_name(thread: str) -> str:
-    """A name for a thread's file; nothing in a thread's name leads to another folder.
+    """The name of the file for a thread. No name of a thread can lead to another folder.
 
     Example:
         >>> file_name("../../etc/passwd")
@@ -139,7 +139,7 @@ def file_name(thread: str) -> str:
 
 
 def thread_as_markdown(data: Mapping[str, Any]) -> str:
-    """An exported thread for reading: questions as headings, answers, and what they cite."""
+    """An exported thread for reading: questions as headings, answers, and their citations."""
     from langgraph_convcoa.memory.knowledge_set import ContextualKnowledgeSet
 
     knowledge = ContextualKnowledgeSet.load(data["state"].get("knowledge_set"))

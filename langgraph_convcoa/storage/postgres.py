@@ -26,16 +26,16 @@ _FORM = "postgresql://user@host:5432/database, with the password in PGPASSWORD"
 class PostgresStore(ConversationStore):
     """Threads in the tables of LangGraph's `AsyncPostgresSaver`.
 
-    A turn holds an advisory lock on its thread, so that programs on any number of machines take turns; the lock ends with the
-    program's connection, also where the program is killed. A program takes five connections at most, however many its turns.
-    The password is better kept in PGPASSWORD or ~/.pgpass than in the address, since others on the machine see a command's
+    A turn holds an advisory lock on its thread, so that programs on any number of machines take turns. The lock ends with the
+    program's connection, also if the program is killed. A program has at most five connections for any number of turns.
+    Keep the password in PGPASSWORD or ~/.pgpass, not in the address: other users of the machine can see a command's
     arguments.
     """
 
     def __init__(self, address: str) -> None:
         self._address = address
         self._locks: AdvisoryLocks | None = None
-        # Host and database; neither user nor password, nor what might be one in an address that is written wrongly.
+        # Only host and database. In a malformed address any part might be the password, so no part is shown.
         place, _, options = address.partition("://")[2].partition("?")
         rest = place.rpartition("@")[2]
         plain = re.fullmatch(r"[\w.,-]*(:\d+)?(/[\w.-]*)?", rest) and "@" not in options
@@ -45,7 +45,7 @@ class PostgresStore(ConversationStore):
         return f"PostgresStore({self.label!r})"
 
     def check(self) -> None:
-        """Connect once. Raises StoreError if that fails, or without the extra `postgres`."""
+        """Connect once. Raises StoreError if that fails, or if the extra `postgres` is missing."""
         if any(find_spec(name) is None for name in ("psycopg", "psycopg_pool", "langgraph.checkpoint.postgres")):
             raise StoreError('a PostgreSQL store needs the extra postgres: pip install "langgraph-convcoa[postgres]"')
         import psycopg
@@ -66,7 +66,7 @@ class PostgresStore(ConversationStore):
             self._address,
             kwargs={"autocommit": True, "prepare_threshold": 0, "row_factory": dict_row},
             min_size=1,
-            max_size=2,  # The saver uses one at a time.
+            max_size=2,  # The saver uses one connection at a time.
             # A chat may wait for hours between turns, longer than a server or a firewall keeps a connection.
             check=AsyncConnectionPool.check_connection,
             open=False,
@@ -95,13 +95,13 @@ class PostgresStore(ConversationStore):
 
     @asynccontextmanager
     async def turn(self, thread: str, wait: float) -> AsyncIterator[None]:
-        """The thread for this turn alone, by an advisory lock."""
+        """Lock the thread for this turn with an advisory lock."""
         async with self._opened_locks.held(_turn_of(thread), wait, lambda: self.busy(thread)):
             yield
 
     @asynccontextmanager
     async def entry(self, name: str) -> AsyncIterator[None]:
-        """An entry of the book for this task alone, by an advisory lock."""
+        """Lock an entry of the book with an advisory lock."""
         async with self._opened_locks.held(f"langgraph_convcoa entry\0{name}", CONNECT_SECONDS, lambda: self.busy(name)):
             yield
 
@@ -137,7 +137,7 @@ class PostgresStore(ConversationStore):
         return StoreError(f"the store {self.label} cannot be used ({reason}): check the server, and the address: {_FORM}")
 
     def _malformed(self) -> StoreError:
-        """Replaces the driver's messages, which repeat a malformed address with its password."""
+        """The error for a malformed address. The driver's own message would repeat the address with its password."""
         return StoreError(
             f"the address of the store {self.label} is malformed: write it {_FORM}; an @ or / within a name or password is "
             "written %40 or %2F"

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from langgraph.store.sqlite.aio import AsyncSqliteStore
 
 WAIT_SECONDS = 5.0
-"""How long a write waits for another program's."""
+"""Seconds that a write waits for another program's write."""
 _APPLICATION_ID = 0x434F5448
 _ADVICE = {
     "not a database": "is not an SQLite database: give another file",
@@ -44,9 +44,9 @@ _PRUNE = (
 class SqliteStore(ConversationStore):
     """Threads in an SQLite file, in the tables of LangGraph's `AsyncSqliteSaver`.
 
-    The file is stamped with the format of what it holds, so that an older release does not misread a newer one's threads.
-    Only the last checkpoint of a finished turn is kept: each holds the whole thread, and a file that keeps all of them
-    grows with the square of the rounds.
+    The file is stamped with its format, so that an older release does not misread the threads of a newer release. Only the
+    last checkpoint of a finished turn is kept: each checkpoint holds the whole thread, so a file with all of them would
+    grow with the square of the rounds.
     """
 
     def __init__(self, path: Path) -> None:
@@ -54,7 +54,7 @@ class SqliteStore(ConversationStore):
         self.label = str(path)
 
     def check(self) -> None:
-        """See that the file can serve as a store before anything is written to it."""
+        """Check that the file can be a store, before anything is written to it."""
         with self.errors():
             self._check(self.path)
 
@@ -67,7 +67,7 @@ class SqliteStore(ConversationStore):
             raise StoreError(f"the folder of the store {path} does not exist: make it, or give another file")
         if not os.access(path if path.exists() else path.parent, os.W_OK):
             raise StoreError(f"the store {path} cannot be written: change its permissions, or give another file")
-        # Conversations are their owner's business.
+        # Only its owner may read the conversations.
         private_file(path)
         with sqlite_connection(path, timeout=WAIT_SECONDS, autocommit=True) as connection:
             connection.execute("BEGIN IMMEDIATE")
@@ -88,7 +88,7 @@ class SqliteStore(ConversationStore):
             async with aiosqlite.connect(str(self.path), timeout=WAIT_SECONDS) as connection:
                 saver = AsyncSqliteSaver(connection)
                 await saver.setup()
-                # A step's commit survives a kill without waiting for the disk; the turn's last one, in `prune`, waits.
+                # A step's commit survives a kill without waiting for the disk; the turn's last commit, in `prune`, waits.
                 await connection.execute("PRAGMA synchronous=NORMAL")
                 await connection.execute("PRAGMA secure_delete=ON")
                 await connection.execute(f"PRAGMA application_id={_APPLICATION_ID}")
@@ -103,7 +103,7 @@ class SqliteStore(ConversationStore):
 
     @asynccontextmanager
     async def book(self) -> AsyncIterator[BaseStore]:
-        """A store in a file of its own: two connections that write one file would wait for each other."""
+        """A store in its own file: two connections that write to the same file would wait for each other."""
         path = self.path.with_name(f"{self.path.name}.threads")
         async with self._base_store(path) as store:
             for setting in ("journal_mode=WAL", "synchronous=NORMAL", "secure_delete=ON"):
@@ -121,21 +121,21 @@ class SqliteStore(ConversationStore):
                 yield store
 
     async def erase(self, saver: Any, thread: str) -> None:
-        """Its pages are overwritten, and the log is emptied where nobody reads it; `scrub` takes the rest."""
+        """Delete a thread. Its pages are overwritten, and the log is emptied if nobody reads it; `scrub` removes the rest."""
         await saver.adelete_thread(thread)
         async with saver.lock:
             await saver.conn.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     @asynccontextmanager
     async def turn(self, thread: str, wait: float) -> AsyncIterator[None]:
-        """The thread for this program alone, by a lock on an empty file in the folder of the store."""
+        """Lock the thread for this turn with an empty lock file in the folder of the store."""
         digest = hashlib.sha256(thread.encode("utf-8", "replace")).hexdigest()[:12]
         async with self._locked(digest, thread, wait, 0.1):
             yield
 
     @asynccontextmanager
     async def entry(self, name: str) -> AsyncIterator[None]:
-        """All entries of the book for this task alone, by a lock on an empty file: it is over in a moment."""
+        """Lock all entries of the book with one empty lock file: an entry is written in a moment."""
         async with self._locked("threads", name, WAIT_SECONDS, 0.01):
             yield
 
@@ -143,7 +143,7 @@ class SqliteStore(ConversationStore):
     async def _locked(self, ending: str, thread: str, wait: float, poll: float) -> AsyncIterator[None]:
         from filelock import AsyncFileLock, Timeout
 
-        # By the file's real name: through a link it is the same store.
+        # By the file's real name: a link leads to the same store.
         store = await asyncio.to_thread(os.path.realpath, self.path)
         lock = AsyncFileLock(f"{store}.{ending}.lock", timeout=wait, poll_interval=poll, mode=0o600)
         with self.errors():
@@ -166,20 +166,20 @@ class SqliteStore(ConversationStore):
             await cursor.execute("PRAGMA synchronous=NORMAL")
 
     async def settle(self, saver: Any) -> None:
-        # A statement is run to its end by the connection's thread, but its commit was cancelled with the turn.
+        # The connection's thread runs a statement to its end, but the commit was cancelled with the turn.
         async with saver.lock:
             await saver.conn.commit()
 
     def scrub(self) -> None:
         """Rebuild the file without its free pages, and empty its write-ahead log.
 
-        StoreError while another program reads the file, so that the log cannot be emptied.
+        Raises StoreError if the log cannot be emptied because another program reads the file.
         """
         if not self.path.exists():
             return
         with self.errors(), sqlite_connection(self.path, timeout=WAIT_SECONDS, autocommit=True) as connection:
             connection.execute("PRAGMA secure_delete=ON")
-            # The copy that VACUUM makes would otherwise be a file of its own for a moment.
+            # Otherwise the copy that VACUUM makes would be a file for a moment.
             connection.execute("PRAGMA temp_store=MEMORY")
             connection.execute("VACUUM")
             (blocked, _, _) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()

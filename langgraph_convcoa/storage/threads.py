@@ -1,4 +1,4 @@
-"""The threads of a conversation store: their rounds and unfinished turns; listed, exported, imported and deleted."""
+"""Lists, shows, exports, imports and deletes the threads of a conversation store."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def rounds_of(values: Mapping[str, Any]) -> list[Round]:
 
 
 class StoredGraph:
-    """A conversation graph with an open store, run on an event loop of its own; the base of `Threads` and of a session."""
+    """A conversation graph with an open store and its own event loop. The base class of `Threads` and of a session."""
 
     def __init__(self, store: str | Path | ConversationStore | None) -> None:
         self.store = store if isinstance(store, ConversationStore) else open_store(store)
@@ -96,7 +96,7 @@ class Threads(StoredGraph):
     """The conversations in a store."""
 
     def _graph(self) -> StateGraph[Any, Any, Any, Any]:
-        """A graph that can read and write threads, whatever actions their own graphs have."""
+        """A graph that can read and write the threads of any graph, whatever its actions."""
         from langgraph_convcoa.graph import build_graph
         from langgraph_convcoa.reasoning.extractive.reasoner import ExtractiveReasoner
 
@@ -108,7 +108,7 @@ class Threads(StoredGraph):
 
     async def _summaries(self) -> list[ThreadSummary]:
         try:
-            # Newest first; a store whose checkpoints were never pruned holds more than the last one of a thread.
+            # Newest first. In a store that was never pruned, a thread has several checkpoints.
             names = dict.fromkeys([part.config["configurable"]["thread_id"] async for part in self._saver.alist(None)])
         except Exception as error:
             if self.store.error(error) is not None:
@@ -145,9 +145,9 @@ class Threads(StoredGraph):
             await self._turns.graph.aupdate_state(config, values, as_node="remember")
 
     def delete(self, thread: str) -> None:
-        """Delete a thread from the store's files, with what it shared with other threads of its user.
+        """Delete a thread from the store's files, also the rounds that it shared with its user's other threads.
 
-        Raises StoreError if another program runs a turn of it or has the file open.
+        Raises StoreError if another program runs a turn of the thread or has the file open.
         """
         self._run(self._delete(storable(thread)))
 

@@ -25,23 +25,23 @@ if TYPE_CHECKING:
     from langgraph_convcoa.memory.knowledge_set import Round
 
 OUTPUT_FIELDS = ("answer", "citations", "unsupported", "chain", "knowledge_set", "usage")
-"""The graph's output as JSON."""
+"""Fields of the graph's output."""
 INTERRUPT = "__interrupt__"
 """The key of the output under which LangGraph puts interrupts."""
 SOURCES_KEY = "convcoa_sources"
-"""In the metadata of every checkpoint: a fingerprint of the documents, tables and web search of the turn."""
+"""Key in the metadata of every checkpoint: a fingerprint of the documents, tables and web search of the turn."""
 _FORMAT_KEY = "convcoa_format"
 _PARTS = ("channel_values", "channel_versions", "versions_seen")
 """Parts that LangGraph expects in every checkpoint."""
 _NEXT = "branch:to:"
-"""Prefix of LangGraph's channel of a node that runs next."""
+"""Prefix of LangGraph's channel for a node that runs next."""
 _MODES = ("messages", "custom", "values")
 _MOMENT = 0.5
 """Seconds that a rating waits for a turn of its thread."""
 _LOGGER = logging.getLogger(__name__)
 
 See = Callable[[str, Any], None]
-"""A listener: called with the stream mode and the part, as LangGraph streams them."""
+"""A listener. It is called with the stream mode and the part, as LangGraph streams them."""
 
 
 def config_of(thread: str, sources: str = "") -> RunnableConfig:
@@ -56,15 +56,15 @@ def unfinished_question(snapshot: StateSnapshot) -> str:
         return str(values.get("asked") or "")
     if not snapshot.next:
         return ""
-    # Interrupted before `recall` had read it.
+    # The turn was interrupted before `recall` had read the question.
     return question_of(values)
 
 
 def before_last(snapshot: StateSnapshot) -> str:
-    """The id of the state before the last turn, from which a run may fork; "" if that turn is not finished.
+    """The id of the state before the last turn, from which a run may fork; "" if the last turn is not finished.
 
-    Only the last checkpoint is stored: the state before it is computed when it is needed. The id is made from that of the last
-    message, which stays if an answer is rated.
+    Only the last checkpoint is stored, so the state before the turn is computed when it is needed. The id is made from the id
+    of the last message, so it stays the same if an answer is rated.
     """
     messages = snapshot.values.get("messages")
     if not messages or snapshot.next or unfinished_question(snapshot):
@@ -73,9 +73,9 @@ def before_last(snapshot: StateSnapshot) -> str:
 
 
 def without_last_turn(values: Mapping[str, Any]) -> dict[str, Any]:
-    """What a thread keeps from turn to turn, without its last turn.
+    """The lasting state of a thread, without its last turn.
 
-    Evidence that the last turn found again counts as found by it.
+    Evidence that the last turn found is removed, also if an earlier turn had found it before.
     """
     from langgraph_convcoa.memory.knowledge_set import ContextualKnowledgeSet
 
@@ -111,7 +111,7 @@ def question_of(given: Mapping[str, Any]) -> str:
 
 
 def _open_turn(stored: CheckpointTuple) -> bool:
-    """True if a checkpoint is not that of a finished turn."""
+    """True if a checkpoint may belong to a turn that is not finished."""
     values = stored.checkpoint["channel_values"]
     asked = values.get("asked_message_id") or any(name.startswith(_NEXT) for name in values)
     return bool(stored.pending_writes or asked or stored.metadata.get(_FORMAT_KEY) != FORMAT)
@@ -159,7 +159,7 @@ def _asked_anew(stored: CheckpointTuple, given: Mapping[str, Any]) -> Mapping[st
 
 
 def _asked_and_kept(stored: CheckpointTuple, given: Mapping[str, Any]) -> tuple[AnyMessage, Sequence[AnyMessage]]:
-    """The message that an input asks (without an id for a question), and the messages of the thread."""
+    """The message that asks an input's question (a new one, without an id, for `question`), and the thread's messages."""
     from langchain_core.messages import HumanMessage
 
     asked, kept = given.get("messages") or (), stored.checkpoint["channel_values"].get("messages") or ()
@@ -171,7 +171,7 @@ class Turns:
     """Runs turns of a compiled graph's threads, on the event loop on which the store was opened.
 
     Every step of a turn is in the store before the next begins, so that a turn that was killed is resumed where it was.
-    `sources` is a fingerprint of documents, tables and web search: a turn begun over other ones is not resumed.
+    `sources` is a fingerprint of documents, tables and web search: a turn that began with other sources is not resumed.
     """
 
     def __init__(
@@ -220,24 +220,24 @@ class Turns:
     ) -> dict[str, Any]:
         """Run one turn, or resume an interrupted one without repeating stored model calls.
 
-        A message with an id may be sent again: its turn is resumed, or its answer is returned again. With another text it is a
-        new question: the old message and its answer are removed from the messages. Answered rounds stay in the knowledge set.
+        A message with an id may be sent again: its turn is resumed, or its answer is returned again. If its text differs, it
+        is a new question: the old message and its answer are removed from the messages. The knowledge set keeps the old round.
 
         Args:
-            thread: Its name as it is stored.
+            thread: The name of the thread as it is stored.
             given: The graph's input. None, or the question of an interrupted turn, resumes that turn.
             see: The listener.
-            decisions: Resume a turn that waits for approval.
-            context: Settings in place of the thread's own.
+            decisions: Decisions that resume a turn that waits for approval.
+            context: Settings in place of those of this object.
             user: The authenticated user of a server.
             modes: The stream modes for the listener.
             wait: Seconds to wait for another program's turn of the thread; then ThreadBusyError.
             begun: Called when the turn has the thread's lock.
-            before: Replace the last turn, whose `before_last` this is; without an input its question is asked again. If the
-                turn fails or is stopped, the last one is kept.
+            before: The `before_last` of the last turn, which is replaced. Without an input its question is asked again. If the
+                new turn fails or is stopped, the old turn is kept.
 
-        Returns `OUTPUT_FIELDS`, or under `__interrupt__` what the turn waits for. Raises InputError if there is no interrupted
-        turn to resume. Whatever is raised, the thread stays as it was.
+        Returns `OUTPUT_FIELDS`, and under `__interrupt__` the interrupts if the turn waits. Raises InputError if there is no
+        interrupted turn to resume. After any error the finished rounds are unchanged.
         """
         config = config_of(thread, self._sources)
         if user is not None:
@@ -251,9 +251,9 @@ class Turns:
                 unfinished = ""
                 answered: Mapping[str, Any] | None = None
                 stored = await self._stored(thread)
-                # The whole state is read only if there may be a turn to resume: that takes time in long conversations.
+                # The whole state is read only if there may be a turn to resume: reading it takes time in long conversations.
                 if stored is not None and (start := stored.checkpoint["channel_values"].get("__start__")) is not None:
-                    # Killed before its first step. Its snapshot looks finished if that step's result is stored.
+                    # The turn was killed before its first step. Its snapshot looks finished if that step's result is stored.
                     unfinished = question_of(start) if stored.metadata.get(SOURCES_KEY, "") == self._sources else ""
                 elif stored is not None and _open_turn(stored):
                     settled = await self._settled(thread, config)
@@ -315,7 +315,7 @@ class Turns:
             output = await self._streamed(given, config, see, context, modes)
         except BaseException:
             await self.store.settle(self.saver)
-            # A copy of its checkpoint becomes the thread's last one.
+            # A copy of the old checkpoint becomes the thread's last checkpoint.
             await self.graph.aupdate_state(last, {}, as_node="remember")
             await self._prune(thread)
             raise
@@ -324,7 +324,7 @@ class Turns:
         return output
 
     async def rate(self, thread: str, number: int, rating: str) -> None:
-        """Store what a person thinks of the answer of a round: "up", "down", or "" for nothing.
+        """Store a person's rating of the answer of a round: "up", "down", or "" for no rating.
 
         Raises:
             InputError: There is no such round, or the thread's last turn is not finished.
@@ -361,9 +361,9 @@ class Turns:
             return found
 
     async def _settled(self, thread: str, config: RunnableConfig) -> str | None:
-        """Write the last checkpoint of a turn that was killed just before it, and return its question.
+        """Write the last checkpoint of a turn that was killed before it was written. Returns the turn's question, or None.
 
-        That turn is answered, but LangGraph would drop its last step when a new input comes.
+        The turn is answered, but LangGraph would drop its last step when a new input comes.
         """
         snapshot = await self.snapshot(thread)
         stored = await self.saver.aget_tuple(config)
@@ -382,7 +382,7 @@ class Turns:
         modes: Sequence[str] = _MODES,
     ) -> dict[str, Any]:
         output: Mapping[str, Any] = {}
-        # LangGraph types a stream of several modes as of one; with a list, its items are pairs of mode and part.
+        # LangGraph's types assume one mode. With a list of modes, the items are pairs of mode and part.
         several: Any = list(modes)
         settings = context or self._context
         stream: Any = self.graph.astream(given, config, context=settings, stream_mode=several, durability="sync")
@@ -406,7 +406,7 @@ class Turns:
 
     @contextmanager
     def _readable(self, thread: str) -> Iterator[None]:
-        """Errors other than those of the store's driver mean that the thread is damaged."""
+        """Report an error as a damaged thread, unless it is an error of the store's driver."""
         try:
             yield
         except (sqlite3.Error, OSError):

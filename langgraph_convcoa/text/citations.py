@@ -1,4 +1,4 @@
-"""Citations in an answer: checked against what was retrieved, renumbered by first use, while the text is still streaming."""
+"""Checks the citations of an answer against the evidence and renumbers them by first use, also while the text streams."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import re
 from collections.abc import Collection
 
 MARK = r"\[\s*+(\d++(?:\s*+[,;–-]\s*+\d++)*+)\s*+\]"
-"""The pattern of a mark, [n], [n, m] or [n-m]; its group holds the numbers. Linear, as all patterns here."""
-# What may still become a mark: an opening bracket and digits, commas, dashes after it. White space before it is held back
+"""The pattern of a mark, [n], [n, m] or [n-m]; its group holds the numbers. All patterns here take linear time."""
+# The start of a possible mark: an opening bracket and digits, commas, dashes after it. White space before it is held back
 # too, so that a removed mark leaves no gap.
 _PENDING = re.compile(r"(?<!\s)(?:\s*+\[[\s\d,;–-]{0,200}+\Z|\s++\Z)")
 _UNCLOSED = re.compile(r"\[[\s\d,;–-]*+\Z")
@@ -18,8 +18,8 @@ _MOST_DIGITS = 9
 class CitationFilter:
     """Checks and renumbers the [n] of a text that comes in pieces.
 
-    `available` is a count (1..n) or the valid numbers. A mark gets the number of its first use: [n] of the result is the n-th
-    entry of `cited`. Invalid marks are dropped and counted in `removed`. `[1, 3]` and `[1-3]` become single marks.
+    `available` is a count (1..n) or the valid numbers. Marks are numbered by first use: [n] of the result stands for
+    the index `cited[n - 1]`. Invalid marks are dropped and counted in `removed`. `[1, 3]` and `[1-3]` become single marks.
 
     Example:
         >>> marks = CitationFilter(available=5)
@@ -38,7 +38,7 @@ class CitationFilter:
         self._unclosed = False
 
     def feed(self, text: str) -> str:
-        """Take the next piece of text; returns what can be shown by now."""
+        """Take the next piece of text; returns the text that can be shown now."""
         self._held += text
         pending = _PENDING.search(self._held)
         cut = pending.start() if pending else len(self._held)
@@ -46,7 +46,7 @@ class CitationFilter:
         return self._show(ready)
 
     def verbatim(self, text: str) -> str:
-        """Take text without marks, such as code; returns it after what was held back."""
+        """Take text without marks, such as code; returns it after the text that was held back."""
         held, self._held = self._held, ""
         return self._show(held) + self._show_plain(text)
 
@@ -107,7 +107,7 @@ def _numbers(inside: str) -> list[int]:
 
 
 def without_marks(text: str) -> str:
-    """A text without its [n]. What is left is no mark either.
+    """A text without its [n]. A "…" prevents that the rest forms a new mark.
 
     Example:
         >>> without_marks("It was 1982 [4] [1, 2]."), without_marks("Forged [1[9]3].")

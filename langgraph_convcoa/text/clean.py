@@ -6,16 +6,16 @@ from collections.abc import Mapping
 from typing import Any
 
 LONGEST_ANSWER = 200_000
-"""Characters; a longer answer is cut, and says so."""
+"""Maximum number of characters of an answer. A longer answer is cut, with a note."""
 LONGEST_FIELD = 20_000
-"""Characters of any other text of a model, such as a sub-question or a guess."""
+"""Maximum number of characters of any other text of a model, such as a sub-question or a guess."""
 DEEPEST = 32
-"""Levels of nesting in JSON. Deeper values are left out."""
+"""Maximum number of nested levels in JSON. Deeper values become None."""
 _CUT = f" … (cut: an answer has {LONGEST_ANSWER:,} characters at most)"
 
 
 def clean(text: str) -> str:
-    r"""Text without what cannot be stored or encoded: NUL and lone halves of surrogate pairs become U+FFFD.
+    r"""Make a text safe to store and encode: NUL and lone halves of surrogate pairs become U+FFFD.
 
     Two halves that belong together become their character. All text of models, tools, pages, documents, questions and
     imports passes through here.
@@ -30,7 +30,7 @@ def clean(text: str) -> str:
 
 
 def _encodes(text: str) -> bool:
-    # Ten times as fast as a search for what does not.
+    # Ten times as fast as a search for surrogates.
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -54,14 +54,14 @@ def clean_value(value: Any, depth: int = 0) -> Any:
 
 
 def cut_answer(text: str) -> str:
-    """An answer, cleaned, and cut to `LONGEST_ANSWER` characters with a note."""
+    """Clean an answer and cut it to `LONGEST_ANSWER` characters, with a note."""
     if len(text) > LONGEST_ANSWER:
         text = text[: LONGEST_ANSWER - len(_CUT)] + _CUT
     return clean(text)
 
 
 def cut_field(text: str) -> str:
-    """Another text of a model, cleaned, and cut to `LONGEST_FIELD` characters."""
+    """Clean another text of a model and cut it to `LONGEST_FIELD` characters."""
     return clean(text[:LONGEST_FIELD])
 
 

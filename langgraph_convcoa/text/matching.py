@@ -1,4 +1,4 @@
-"""A printed answer compared with the right answers: exact match, cover-EM and F1.
+"""Comparison of an answer with the right answers: exact match, cover-EM and F1.
 
 As in the evaluation scripts of SQuAD 1.1 and 2.0 (Rajpurkar et al. 2016, 2018), both texts are normalised, and the best of the
 references counts. Citation marks and the … of shortened quotes are removed first.
@@ -27,7 +27,7 @@ def match_answer(answer: str, references: Sequence[str]) -> dict[str, float]:
     """Exact match, cover-EM and F1 of an answer, each in [0, 1].
 
     Returns "em", "cover_em" and "f1", each the best over the references; {} without references. Cover-EM compares letters, not
-    words (Rosset et al. 2020): "1945" covers "194". Only a bare yes or no must stand as a word.
+    words (Rosset et al. 2020): "1945" covers "194". Only the references "yes" and "no" must match a word.
 
     Example:
         >>> match_answer("It was Ada Lovelace [1].", ["Ada Lovelace", "Lady Lovelace"])
@@ -55,9 +55,9 @@ def _covers(plain: str, gold: str) -> bool:
 
 
 def _f1(answer: list[str], reference: list[str]) -> float:
-    """F1 of the words with their counts; if one has none, 1 if neither has any (SQuAD 2.0)."""
+    """F1 of the words with their counts. If a text has no words, 1 if both have none, otherwise 0 (SQuAD 2.0)."""
     if not answer or not reference:
         return float(answer == reference)
     shared = (Counter(answer) & Counter(reference)).total()
-    # 2PR / (P + R) of P = shared / n and R = shared / m.
+    # 2PR / (P + R) with P = shared / n and R = shared / m.
     return 2 * shared / (len(answer) + len(reference))

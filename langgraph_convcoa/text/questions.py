@@ -1,4 +1,4 @@
-"""Rules for English questions: their vocabulary, the kind of answer that they ask for, and words that could be one."""
+"""Rules for English questions: their vocabulary, the kind of answer that they ask for, and the words that fit that kind."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from typing import Literal
 
 AnswerType = Literal["date", "number", "person", "owner", "place", "reason", "thing"]
-"""The kind of answer by `answer_type`: a date, a number, a name, an owner, a place, a reason, or anything else."""
+"""The kind of answer that a question asks for: a date, a number, a name, an owner, a place, a reason, or anything else."""
 
 # Vocabulary, as alternatives of a regular expression.
 WH = "who|whom|whose|what|which|when|where|why|how"
@@ -62,7 +62,7 @@ _EDGES = "\"'“”‘’.,;:!?()[]{}…—–-"
 
 
 def answer_type(question: str) -> AnswerType:
-    """The kind of answer that the first question word asks for; "thing" where no rule says more."""
+    """The kind of answer that the first question word asks for; "thing" if no rule fits."""
     found = [(match.start(), kind) for kind, pattern in _TYPE_PATTERNS.items() if (match := pattern.search(question))]
     # A later question word joins a clause: "Who ruled when the city fell?"
     return min(found)[1] if found else "thing"
@@ -74,7 +74,7 @@ def bare(token: str) -> str:
 
 
 def is_date(token: str) -> bool:
-    """Whether a token (as it stands, punctuation included) is part of a date."""
+    """Whether a token (with its punctuation) is part of a date."""
     word = bare(token)
     lower = word.lower()
     return bool(_YEAR.match(word)) or (word[:1].isupper() and (lower in _MONTH_WORDS or word == "May")) or lower in _TIME_WORDS
@@ -93,7 +93,7 @@ def is_name(token: str, first: bool) -> bool:
 
 
 def leans_on_conversation(question: str) -> bool:
-    """True if a question has a word that may point to earlier turns: a pronoun, "the same", "and" or "what about" first."""
+    """True if a word of a question may point to earlier turns: a pronoun, "the same", "and" or "what about" at its start."""
     return _LEANS.search(question) is not None
 
 

@@ -1,4 +1,4 @@
-"""Comparison of two self-contained questions. In doubt they differ: a wrong recall is a wrong answer."""
+"""Comparison of two self-contained questions. In doubt they count as different: a wrong recall gives a wrong answer."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from langgraph_convcoa.text.questions import AUXILIARIES, WH, answer_type, leans
 from langgraph_convcoa.text.words import STOP_WORDS, content_items, content_words, words
 
 SAME_SIMILARITY = 0.8
-"""Least cosine of two questions whose words agree (chosen on the tuning part of `python -m experiments.memory`)."""
+"""Minimum cosine of two questions whose words agree (chosen on the tuning part of `python -m experiments.memory`)."""
 LONGEST_COMPARED = 500
-"""Characters. A longer question is the same as no other."""
+"""Maximum number of characters. A longer question is never the same as another."""
 LEAST_ITEMS = 2
-"""Fewer content words do not say what is meant."""
+"""A question with fewer content words counts as dependent on the conversation."""
 
 _LEAD = re.compile(
     r"^(?:(?:please|also|again)\b,?\s+)*(?:(?:(?:can|could|would|will) you (?:please )?)?(?:tell|remind|show) me(?: again)?\b"
@@ -42,7 +42,7 @@ _MEASURES = {"date": frozenset(["year", "date"]), "number": frozenset(["amount",
 class Meaning:
     """What a question asks, as far as its words show.
 
-    `order` has its content words, `telling` the function words that change the meaning. `leans`: it depends on the
+    `order` has its content words. `telling` has the function words that change the meaning. `leans`: it depends on the
     conversation. `news`: it asks for something that changes from day to day.
     """
 
@@ -90,7 +90,7 @@ def words_agree(first: str, second: str) -> bool:
     one, other = meaning(first), meaning(second)
     if one.leans or other.leans or one.news or other.news:
         return False
-    # Names may stand with a capital in one question only: "did ajax beat Feyenoord".
+    # A name may have a capital in only one of the questions: "did ajax beat Feyenoord".
     named = one.names | other.names
     return (
         (one.kind, one.numbers, one.telling, set(one.order)) == (other.kind, other.numbers, other.telling, set(other.order))
@@ -98,7 +98,7 @@ def words_agree(first: str, second: str) -> bool:
 
 
 def _signs(text: str) -> list[str]:
-    """Signs that words leave out: "C++" and "C#" beside "C", -5 beside 5."""
+    """Signs that `words` drops, although they matter: "C++" and "C#" are not "C", and -5 is not 5."""
     return sorted(sign.lower() for sign in _SIGNS.findall(text))
 
 

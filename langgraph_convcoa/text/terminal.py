@@ -14,7 +14,7 @@ _RAW_IN_JSON = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e
 
 
 def printable(text: str) -> str:
-    r"""The text without what a terminal would obey.
+    r"""The text without the characters that control a terminal.
 
     Example:
         >>> printable("a\x1b[31mred\x07\nline")
@@ -24,7 +24,7 @@ def printable(text: str) -> str:
 
 
 def json_text(value: Any, *, ascii_only: bool = False, indent: int | None = None) -> str:
-    r"""JSON for a terminal or a file: what a terminal would obey is escaped."""
+    r"""JSON for a terminal or a file: characters that control a terminal are escaped."""
     text = json.dumps(value, ensure_ascii=ascii_only, indent=indent)
     return _RAW_IN_JSON.sub(lambda sign: f"\\u{ord(sign[0]):04x}", text)
 

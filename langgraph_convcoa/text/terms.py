@@ -20,13 +20,13 @@ from langgraph_convcoa.text.words import STOP_WORDS, content_tokens, number_form
 
 TermKind = Literal["name", "number", "quoted", "rare"]
 MIN_RARE = 3
-"""Letters of the shortest word that counts as rare."""
+"""Minimum number of letters of a word that counts as rare."""
 DERIVED = 4
-"""Letters that two words of one root ("Canada", "Canadian") have in common at least."""
+"""Minimum number of first letters that two words of one root ("Canada", "Canadian") share."""
 ALIKE = 0.83
-"""Least `SequenceMatcher.ratio` of two words that differ by a typing error."""
+"""Minimum `SequenceMatcher.ratio` of two words that differ by a typing error."""
 _TYPED = 5
-"""Letters of the shortest word that may have a typing error."""
+"""Minimum number of letters of a word that may have a typing error."""
 _PIECE = re.compile(r"[^\s/—–]+")
 _QUOTED = re.compile(r"[\"“”„«»]([^\"“”„«»]{2,80})[\"“”„«»]|(?<!\w)['‘]([^'‘’]{2,80})['’](?!\w)")
 _CONTRACTION = re.compile(r"(?:n['’]t|['’](?:s|d|re|ll|ve|m))(?=\W*$)", re.IGNORECASE)
@@ -43,7 +43,7 @@ _PREFIXES = tuple("un re non mis over under inter anti pre post sub super multi 
 
 @dataclass(frozen=True)
 class Term:
-    """A word of a question that says what it is about.
+    """A word that says what a question is about.
 
     `text` is the written word, `form` its stem without accents, `run` the number of its name ("Ada Lovelace" is one name; -1
     for other words). `common` is True if it is also an ordinary English word ("University", "Bill").
@@ -57,9 +57,9 @@ class Term:
 
 
 def may_be_name(form: str) -> bool:
-    """True if a stem in lower case is no English word, also without a prefix."""
+    """True if a stem in lower case is not an English word, with or without a prefix."""
     rests = [form[len(prefix) :] for prefix in ("", *_PREFIXES) if form.startswith(prefix)]
-    # Of "reshaped" the stem is without the e that "shape" keeps.
+    # The stem "reshap" of "reshaped" lacks the e of "shape".
     return not any(rest in _dictionary() or f"{rest}e" in _dictionary() for rest in rests)
 
 
@@ -77,7 +77,7 @@ def plain(text: str) -> str:
 
 
 class _Piece(NamedTuple):
-    """A word of a question: `opens` a sentence, `breaks`: a sign follows that ends a name, stands `quoted`."""
+    """A word of a question: whether it `opens` a sentence, `breaks` a name (a sign follows), and is `quoted`."""
 
     raw: str
     form: str
@@ -118,7 +118,7 @@ def _kind(piece: _Piece, following: _Piece | None, telling: bool, english: bool)
         return "number"
     asks = _QUESTION_WORD.match(piece.raw) is not None
     if telling and piece.raw[0].isupper() and not asks and piece.form not in STOP_WORDS:
-        # A capital that opens the question is a name's if a name follows, or if the word is no English word.
+        # A capitalised first word is a name if a capitalised word follows, or if it is not an English word.
         joined = following is not None and not piece.breaks and following.raw[0].isupper()
         if not piece.opens or joined or piece.form not in _dictionary():
             return "name"
@@ -136,7 +136,7 @@ def _pieces(question: str) -> list[_Piece]:
     for match in _PIECE.finditer(question):
         opens = _OPENS.search(question[max(0, match.start() - 6) : match.start()]) is not None
         quoted = any(first <= match.start() and match.end() <= last + 2 for first, last in spans)
-        # A contraction ("what's", "wasn't") is no name.
+        # A contraction ("what's", "wasn't") is not a name.
         tokens = content_tokens(_CONTRACTION.sub("", match.group()))
         breaks = match.group().endswith(_ENDS_RUN) and not _ABBREVIATION.fullmatch(match.group())
         if not tokens:
@@ -150,14 +150,14 @@ def _pieces(question: str) -> list[_Piece]:
 
 
 def _is_english(pieces: list[_Piece]) -> bool:
-    """Whether the words that are no names are mostly English; a question of one or two words may be anything."""
+    """Whether, apart from names, fewer than two words are unknown or at least half of them are English."""
     words = [piece for piece in pieces if piece.raw.isalpha() and (piece.opens or not piece.raw[0].isupper())]
     known = sum(piece.form in STOP_WORDS or piece.form in _dictionary() for piece in words)
     return len(words) - known < 2 or known >= len(words) / 2
 
 
 class _Contents(NamedTuple):
-    """What a text holds: stems, written forms, initials of runs of words ("j hopfield", "un"), and pairs of words in one."""
+    """What a text holds: stems, written forms, initials of runs of words ("j hopfield", "un"), and joined pairs of words."""
 
     forms: frozenset[str]
     raws: frozenset[str]
@@ -166,7 +166,7 @@ class _Contents(NamedTuple):
 
 
 class Held:
-    """Finds terms in texts: by their stem, or a simple variant of it.
+    """Finds terms in texts by their stem or a simple variant.
 
     Variants are accents, a derived form ("Canada", "Canadian"), a typing error in a word of five letters or more, initials
     ("J. Hopfield", "UN") and a compound in two words.
@@ -190,7 +190,7 @@ class Held:
         return self._cache[key]
 
     def holds_initial(self, term: Term, last: Term) -> bool:
-        """Whether the texts hold a name with the initial of a word of it ("J. Hopfield" of "John Hopfield")."""
+        """Whether the texts hold `last` after the initial of `term`: "J. Hopfield" for "John Hopfield"."""
         return f"{plain(term.text)[:1]} {plain(last.text)}" in self._held.initials
 
     def _number(self, term: Term) -> bool:
@@ -235,7 +235,7 @@ def _same_root(one: str, other: str) -> bool:
 
 @lru_cache(maxsize=200_000)
 def _nearly(one: str, other: str) -> bool:
-    """Whether a typing error makes one word of the other; the first letter stands."""
+    """Whether two words differ by a typing error; their first letters must be equal."""
     if one[0] != other[0] or min(len(one), len(other)) < _TYPED or abs(len(one) - len(other)) > 2:
         return False
     return SequenceMatcher(None, one, other, autojunk=False).ratio() >= ALIKE

@@ -14,7 +14,7 @@ from sentencex import get_sentence_boundaries
 from langgraph_convcoa.text.questions import NUMBER_WORDS
 
 CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
-"""Chinese and Japanese characters, for a class of a pattern."""
+"""Chinese and Japanese characters, for a character class of a pattern."""
 # Scripts that are written without spaces and with vowel signs that `\w` does not hold: Thai, Lao, Myanmar, Khmer.
 _UNSPACED = "\u0e01-\u0e4e\u0e81-\u0ece\u1000-\u103f\u1780-\u17d3"
 _UNSPACED_SIGN = "\u0e31\u0e34-\u0e3a\u0e47-\u0e4e\u0eb1\u0eb4-\u0ebc\u0ec8-\u0ece\u102b-\u103e\u17b4-\u17d3"
@@ -26,8 +26,8 @@ _SIGN = (
 )
 _PLAIN = rf"[^\W_{CJK}{_UNSPACED}]"
 _LETTERS = rf"{_PLAIN}+(?:[{_SIGN}]+{_PLAIN}*)*"
-# A CJK character is a word of its own, and so is a Thai letter with its signs; elsewhere a word may hold inner
-# apostrophes, a number its separators.
+# Each CJK character is a word, and each Thai letter with its signs. In other scripts a word may hold inner
+# apostrophes, and a number may hold separators.
 _WORD = re.compile(
     rf"[{CJK}]|\d+(?:[.,:/]\d+)*(?:[^\W\d_{CJK}{_UNSPACED}]+)?|{_LETTERS}(?:['’]{_LETTERS})*|[{_UNSPACED}][{_UNSPACED_SIGN}]*"
 )
@@ -46,13 +46,13 @@ STOP_WORDS = frozenset(
 STOPS = ".!?。！？؟"
 """Signs that end a sentence."""
 CLOSING = "\"'”’»)\\]"
-"""Signs that may follow such a sign, for a class of a pattern."""
+"""Signs that may follow a sign of `STOPS`, for a character class of a pattern."""
 ENDED = re.compile(rf"[{STOPS}:;…][{CLOSING}*_]*+\s*+\Z")
-"""The end of a text that is a sentence or introduces the next one."""
+"""Matches the end of a text that is a whole sentence or introduces the next one."""
 LIST_MARK = r"(?:[-*•–]|\(?\d{1,3}[.)])"
-"""The pattern of what begins an item of a list."""
+"""The pattern of the mark at the start of a list item."""
 _WINDOW = 4_000
-"""Characters that are split at once, and of the longest sentence."""
+"""Number of characters that are split at once, and the maximum for a sentence."""
 
 
 _COUNTS = re.compile(
@@ -65,7 +65,7 @@ _COUNTED = re.compile(
 
 
 class Sentence(NamedTuple):
-    """A sentence and where it stands: `text == source[start:end]`."""
+    """A sentence and its place: `text == source[start:end]`."""
 
     text: str
     start: int
@@ -73,7 +73,7 @@ class Sentence(NamedTuple):
 
 
 def sentences(text: str, language: str = "en") -> list[Sentence]:
-    """Split text into sentences, without the white space around them; "Vols. I & II" stays in its own.
+    """Split text into sentences, without the white space around them. "Vols. I & II" is not split.
 
     Example:
         >>> [s.text for s in sentences("Dr. Hopfield wrote it in 1982. It has 2 parts.")]
@@ -83,7 +83,7 @@ def sentences(text: str, language: str = "en") -> list[Sentence]:
     position = 0
     for piece in _cut(text, language):
         stripped = piece.strip()
-        # Searched for, not computed: the library's offsets count something else in text outside the basic plane.
+        # Searched for, because the library's offsets are wrong after a character outside the basic plane.
         start = text.find(stripped, position)
         if not stripped or start < 0:
             continue
@@ -95,7 +95,7 @@ def sentences(text: str, language: str = "en") -> list[Sentence]:
 
 
 def _is_counted(text: str, end: int) -> bool:
-    """Whether an abbreviation ends here that the next number belongs to: "Vols. I & II", but not "in 3 vols. 2 are lost"."""
+    """Whether an abbreviation and its number meet at `end`: "Vols. I & II", but not "in 3 vols. 2 are lost"."""
     return _COUNTED.match(text, end) is not None and _COUNTS.search(text[max(0, end - 10) : end]) is not None
 
 
@@ -105,7 +105,7 @@ def _cut(text: str, language: str) -> Iterator[str]:
     while len(text) - start > _WINDOW:
         window = text[start : start + _WINDOW]
         pieces = [str(boundary["text"]) for boundary in get_sentence_boundaries(language, window)]
-        # The last one may go on behind the window.
+        # The last sentence may go on after the window.
         end = window.rfind(pieces[-1]) if len(pieces) > 1 else 0
         if end > 0:
             yield from pieces[:-1]
@@ -117,7 +117,7 @@ def _cut(text: str, language: str) -> Iterator[str]:
 
 
 class Word(NamedTuple):
-    """A content word: as it is written and as it is compared."""
+    """A content word: the written form, and the form that is compared."""
 
     raw: str
     item: str
@@ -152,7 +152,7 @@ def content_tokens(text: str) -> list[Word]:
 
 
 _KEPT_LETTERS = 40
-"""Longer words seldom come again: they are not cached."""
+"""Words with more letters seldom occur again: they are not cached."""
 
 
 @lru_cache(maxsize=200_000)
@@ -166,7 +166,7 @@ def _shouted_form(raw: str) -> str:
 
 
 def _form(raw: str, shouting: bool) -> str:
-    """The stem of a word of a text, which may be all capitals; "" of a function word."""
+    """The stem of a word; "" for a function word. `shouting`: the whole text is in capitals."""
     raw = _without_commas(raw)
     word = raw.lower()
     if word.endswith("'s"):
@@ -204,7 +204,7 @@ def stem(word: str) -> str:
     """Snowball stem of an English word; words with digits and words of other scripts are returned unchanged."""
     if not word.isascii() or not word.isalpha():
         return word
-    # A stemmer keeps its word in itself, so that one shared between threads would mix theirs: a new one for each new word.
+    # A stemmer stores its current word, so threads must not share it: a new stemmer for each new word.
     return str(Stemmer.Stemmer("english", 0).stemWord(word))
 
 
@@ -214,7 +214,7 @@ _NUMBERS = {stem(word): digits for word, digits in NUMBER_WORDS.items()}
 
 
 def number_form(form: str) -> str:
-    """The digits of a number word's stem; any other form as it is."""
+    """The digits for the stem of a number word; other forms are returned unchanged."""
     return _NUMBERS.get(form, form)
 
 
@@ -232,12 +232,12 @@ class Item(NamedTuple):
 
     @property
     def weight(self) -> float:
-        """The item's share in precision, relative to another content word's 1."""
+        """The weight in the share of supported words: `NAME_WEIGHT` for a number or a name, otherwise 1."""
         return NAME_WEIGHT if self.is_number or self.is_name else 1.0
 
 
 def content_items(text: str) -> tuple[Item, ...]:
-    """The items of a text in order, without citation and list marks; its function words where it has nothing else.
+    """The items of a text in order, without citation and list marks. If it has only function words, they are the items.
 
     Example:
         >>> [(i.form, i.is_number or i.is_name) for i in content_items("Stored by John Hopfield in three steps [2].")]
@@ -257,7 +257,7 @@ def content_items(text: str) -> tuple[Item, ...]:
         is_number = not form.isalpha() and any(c.isdigit() for c in form)
         is_name = not is_number and not shouting and token.raw[0].isupper()
         if n == 0 and opens and is_name:
-            # A capital that opens a sentence says nothing, unless the next word has one too ("Ada Lovelace wrote").
+            # A capital at the start of a sentence says nothing, unless the next word has a capital too ("Ada Lovelace wrote").
             following = tokens[1].raw if len(tokens) > 1 else ""
             joined = following[:1].isupper() and re.search(rf"{re.escape(token.raw)}\s+{re.escape(following)}", text)
             is_name = len(token.raw) > 1 and (token.raw.isupper() or bool(joined))

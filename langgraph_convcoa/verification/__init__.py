@@ -1,4 +1,4 @@
-"""Verification: what an answer claims, judged against the evidence; and the papers' faith score and Conv-MRFS."""
+"""Verification: judges the claims of an answer against the evidence. Also has the papers' faith score and Conv-MRFS."""
 
 from langgraph_convcoa.verification.faith_score import FaithScore, faith_score
 from langgraph_convcoa.verification.mrfs import ConvMRFS, conv_mrfs

@@ -1,4 +1,4 @@
-"""The answer of a turn, sentence by sentence: verified, its citations checked and completed, and streamed once it stands."""
+"""Checks an answer sentence by sentence: verifies it, corrects its citations, and streams what is supported."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class CheckedSentence:
         plain: The sentence without marks.
         claims: Whether it says anything that evidence could support.
         cited: The numbers of its marks, each with the part of the sentence that the document supports.
-        removed: How many marks named no evidence.
+        removed: Number of marks that named no evidence.
         named: The numbers that the model wrote, also those of documents that do not support it.
         block: Whether it is a table or code.
     """
@@ -59,7 +59,7 @@ class CheckedSentence:
 
     @property
     def stands(self) -> bool:
-        """It is supported, or claims nothing."""
+        """Whether it is supported or claims nothing."""
         return self.verdict.supported or not self.claims
 
     def shown(self, marks: CitationFilter) -> str:
@@ -75,7 +75,7 @@ class Checker:
         evidence: `evidence[n - 1]` is cited as [n].
         history: Earlier questions and answers, which support a claim but are not cited.
         verifier: Judges each sentence.
-        question: What a short answer such as "in 1982" answers.
+        question: The question that a short answer such as "in 1982" answers.
         threshold: T; the verifier's own by default.
     """
 
@@ -92,9 +92,9 @@ class Checker:
         self._verdicts: dict[str, Verdict] = {}
 
     def check(self, text: str, confirmed: Collection[str] = ()) -> list[CheckedSentence]:
-        """Every sentence of a text in order.
+        """Check every sentence of a text, in order.
 
-        `confirmed` holds sentences, without marks, that stand whatever the verifier says, since the model confirmed them.
+        `confirmed` holds sentences, without marks, that the model confirmed. They stand whatever the verifier says.
         """
         text = text.strip()
         found = _statements(text)
@@ -119,7 +119,7 @@ class Checker:
         self._verdicts.update(zip(new, judge(new, self._premises, self._verifier, self._threshold), strict=True))
 
     def _block(self, before: str, block: Statement) -> CheckedSentence:
-        """Code claims nothing; the words of a table must be in the evidence."""
+        """Check a block. Code claims nothing. The words of a table must be in the evidence."""
         if not block.claim:
             return CheckedSentence(before, block.text, block.text, _NO_CLAIM, False, {}, block=True)
         plain = without_marks(block.text)
@@ -132,7 +132,7 @@ class Checker:
         return CheckedSentence(before, text, plain, Verdict(whole, True, (best,)), True, {best + 1: plain}, block=True)
 
     def _sentence(self, before: str, text: str, claim: str, confirmed: Collection[str]) -> CheckedSentence:
-        # A mark behind the full stop belongs to the sentence too.
+        # A mark after the full stop belongs to the sentence too.
         text = _AFTER_STOP.sub(r"\2\1", text)
         plain, verdict, claims = without_marks(text).rstrip(), self._verdicts[claim] if claim else _NO_CLAIM, bool(claim)
         if plain in confirmed:
@@ -150,7 +150,7 @@ class Checker:
         return CheckedSentence(before, text, plain, verdict, claims, cited, len(given) - len(named), named)
 
     def _supporting(self, text: str, plain: str, named: Sequence[int], verdict: Verdict, claims: bool) -> dict[int, str]:
-        """The marks whose documents support the sentence, or the part in front of the mark, each with what is supported.
+        """The marks whose documents support the sentence or the part in front of the mark, each with the supported text.
 
         A sentence that claims nothing keeps all its marks.
         """
@@ -167,7 +167,7 @@ class Checker:
 
 
 def _statements(text: str) -> list[Statement]:
-    """The sentences of a text. "They played:" before a list claims nothing, and "Yes." nothing beside another claim."""
+    """The sentences of a text. "They played:" before a list is not a claim. "Yes." is a claim only if there is no other."""
     found = [replace(s, claim="") if s.text.endswith(":") and _LIST_ITEM.match(text, s.end) else s for s in statements(text)]
     polar = [_POLAR.fullmatch(without_marks(s.text)) is not None for s in found]
     if any(s.claim and not is_polar for s, is_polar in zip(found, polar, strict=True)):
@@ -195,7 +195,7 @@ class SentenceGate:
 
     Args:
         checker: Verifies the sentences.
-        show: Puts a piece of the answer into the stream, as part of the message with the id.
+        show: Called with each piece of the answer and the id of its message.
         message_id: The id of the message; a new one by default.
     """
 
@@ -214,7 +214,7 @@ class SentenceGate:
         text = cut_answer(text)
         ended = max((match.end() for match in _NEXT.finditer(text)), default=0)
         if ended == self._ended and not done:
-            # No sentence has ended since the last of many small pieces.
+            # No sentence has ended since the last call: the pieces are small.
             return
         self._ended = ended
         # The last sentence may go on, and so may its last word.

@@ -11,7 +11,7 @@ from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.text.words import content_tokens, words
 
 Items = Literal["content", "tokens"]
-"""What is compared: stemmed content words, or every word."""
+"""The items that are compared: stemmed content words, or every word."""
 
 Weights = tuple[float, float, float]
 """alpha, beta, gamma: the weights of precision, recall and average word length; at least 0, summing to 1."""
@@ -20,7 +20,7 @@ PAPER_WEIGHTS: Weights = (0.4, 0.4, 0.2)
 PAPER_THRESHOLD = 0.75
 """T of Pan et al. 2024b, section 4 and table 7."""
 LETTERS_OF_A_LONG_WORD = 10.0
-"""Average word length enters the score as letters / 10, at most 1: in letters it would outweigh what the paper measures."""
+"""Average word length enters the score as letters / 10, at most 1. Unscaled it would outweigh precision and recall."""
 
 
 @dataclass(frozen=True)
@@ -45,13 +45,13 @@ def faith_score(
 ) -> FaithScore:
     """Score a candidate against one reference text (Pan et al. 2024a, section 2.2.2).
 
-    Content words are counted as often as they occur in both (clipped counts, as in ROUGE), so that a text is fully precise
-    against itself. Tokens are counted as the paper's figure 5 counts them, distinct shared tokens over all tokens, which
-    lowers the score of a longer text.
+    Content words are counted as often as they occur in both (clipped counts, as in ROUGE), so that a text has precision 1
+    against itself. Tokens are counted as in the paper's figure 5: distinct shared tokens over all tokens. This lowers the
+    score of a longer text.
 
     Args:
         candidate: The text to be verified.
-        reference: The text that it is to be faithful to.
+        reference: The text that the candidate should be faithful to.
         weights: alpha, beta and gamma.
         items: "content" compares stemmed words without function words; "tokens" compares every word, as the paper does.
 
@@ -84,7 +84,7 @@ def scaled_word_length(letters: float) -> float:
 
 
 def check_weights(weights: tuple[float, float, float]) -> Weights:
-    """The weights; an InputError where they are not three finite numbers of at least 0 that sum to 1."""
+    """Return the weights. Raises InputError if they are not three finite numbers of at least 0 that sum to 1."""
     if len(weights) != 3 or not all(math.isfinite(w) and w >= 0 for w in weights) or abs(sum(weights) - 1) > 1e-6:
         raise InputError(
             f"weights must be three numbers of at least 0 that sum to 1 (alpha, beta, gamma), not {tuple(weights)}"
@@ -93,7 +93,7 @@ def check_weights(weights: tuple[float, float, float]) -> Weights:
 
 
 def _items(text: str, items: Items) -> tuple[list[str], int]:
-    """Items in order and the letters that they have together."""
+    """The items in order, and their total number of letters."""
     if items == "tokens":
         found = words(text)
         return found, sum(map(len, found))

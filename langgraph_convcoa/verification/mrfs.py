@@ -18,7 +18,7 @@ class ConvMRFS:
     Attributes:
         score: In [0, 1].
         faithful: Whether the score is above the threshold.
-        reference: Index of the best reference; answers of the history count on after the references. None: nothing matches.
+        reference: Index of the best reference, or None. Answers of the history are numbered after the references.
         quote: The text of that reference.
         threshold: T.
     """

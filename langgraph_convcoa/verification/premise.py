@@ -43,7 +43,7 @@ class Evidence:
 
     Args:
         documents: Pairs of a title ("" for none) and a text.
-        computed: Indexes of those that hold the result of a query or a list of documents, which are no prose.
+        computed: Indexes of documents that are not prose: the result of a query, or a list of documents.
 
     Example:
         >>> evidence = Evidence([("Jade Hotel", "It has 40 rooms. Breakfast costs 9 euros."), ("", "Cats sleep.")])
@@ -66,13 +66,13 @@ class Evidence:
 
     @classmethod
     def of(cls, evidence: Sequence[str | Document], history: Sequence[tuple[str, str]] = ()) -> Evidence:
-        """Evidence from texts or documents, and after them the answers of earlier turns with their questions as titles."""
+        """Make evidence from texts or documents, and then answers of earlier turns, with their questions as titles."""
         found = [("", one) if isinstance(one, str) else (_title(one), one.page_content) for one in evidence]
         computed = [n for n, one in enumerate(evidence) if isinstance(one, Document) and _computed(one)]
         return cls([(clean(title), clean(text)) for title, text in [*found, *history]], computed)
 
     def premise(self, claim: str, words: int = PREMISE_WORDS) -> Premise:
-        """The sentences that share most with a claim, with their neighbours, in their order, under their titles."""
+        """The sentences that share most with a claim, and their neighbours, in the order of the text, with their titles."""
         chosen = self._closest(claim, words) or [0] * bool(self.pieces)
         room = words - sum(self.pieces[place].words for place in chosen)
         best = self.pieces[chosen[0]].text if chosen else ""
@@ -87,7 +87,7 @@ class Evidence:
         return Premise(" ".join(self._shown(number, chosen) for number in sorted(order)), order, best)
 
     def quotes(self, claim: str) -> list[str]:
-        """The sentences that share most with a claim, those that add to each other."""
+        """The sentences that share most with a claim. Each adds words of the claim that the sentences before it lack."""
         return [self.pieces[place].text for place in self._closest(claim, PREMISE_WORDS)]
 
     def _closest(self, claim: str, words: int) -> list[int]:
@@ -113,9 +113,9 @@ class Evidence:
         return chosen
 
     def holder(self, claim: str) -> int | None:
-        """Index of the document that has a claim as one or two whole sentences, word for word; None if there is none.
+        """Index of the document that has a claim word for word as one or two whole sentences, or None.
 
-        A part of a sentence counts only if "…" marks it as a part: "Dogs are allowed" may stand behind "It is not true that".
+        A part of a sentence counts only if "…" marks it as a part: "Dogs are allowed" may follow "It is not true that".
         """
         wording = _worded(claim)
         if wording and _CUT in claim:
@@ -124,7 +124,7 @@ class Evidence:
 
     @cached_property
     def _whole(self) -> dict[str, int]:
-        """The document of each sentence, and of each two that follow each other."""
+        """The document of each sentence, and of each pair of consecutive sentences."""
         found: dict[str, int] = {}
         for piece, following in zip_longest(self.pieces, self.pieces[1:]):
             found.setdefault(_worded(piece.text), piece.document)
@@ -134,7 +134,7 @@ class Evidence:
         return found
 
     def _gain(self, piece: Piece, left: dict[str, float], used: set[int]) -> float:
-        """The weight of the claim's words that a piece adds; a document that is in use already is preferred."""
+        """The weight of the claim's words that a piece adds. A document that is already used is preferred."""
         gain = sum(left[form] for form in piece.forms & left.keys())
         if gain and piece.document not in used:
             gain += sum(left[form] for form in (self._about[piece.document] - piece.forms) & left.keys())
@@ -148,7 +148,7 @@ class Evidence:
 
 
 def _short(sentence: str) -> list[str]:
-    """A sentence in parts that a premise has room for: menus and lists of a web page have no full stop."""
+    """Cut a sentence that is too long for a premise: menus and lists of a web page have no full stop."""
     split = sentence.split()
     if len(split) <= PREMISE_WORDS:
         return [sentence]

@@ -73,7 +73,7 @@ _OPENER = re.compile(
     r"^(?:(?:yes|no|well|sure|certainly|of course|unfortunately|however|but|though|still|also|and|so|additionally|sorry|"
     r"okay|ok|"
     r"i'm sorry|i am sorry|apologies|i apologize|i'm afraid|as for [^,]{1,60}|in addition|beyond (?:this|that))"
-    # "No branch was closed" denies: only what a comma or a stop parts from the rest is an opener.
+    # "No branch was closed" is a claim: a comma, a dash, a stop or "but" follows an opener.
     r"(?:,|\s+[-–—]|\s+but|[!.:;])\s+(?:but\s+|that\s+)?)+",
     re.IGNORECASE,
 )
@@ -132,11 +132,11 @@ _LEAST_WORDS = 5
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """A sentence of an answer, which is the answer's [start:end], with the citation marks behind it.
+    """A sentence of an answer with the citation marks behind it: the answer's [start:end].
 
-    `claim`: what it says, without citation marks, markup, and frames such as "According to the passages,"; "" where it claims
-    nothing that evidence could support: a greeting, an offer, a question, a heading, code, or that the evidence is silent.
-    `block`: it is a whole fenced block of code or a whole table, which is neither cut nor marked inside.
+    `claim`: its statement, without citation marks, markup, and frames such as "According to the passages,". It is "" if no
+    evidence could support it: a greeting, an offer, a question, a heading, code, or that the evidence is silent.
+    `block`: whether it is a whole fenced block of code or a whole table. Blocks are neither cut nor marked inside.
     """
 
     text: str
@@ -147,7 +147,7 @@ class Statement:
 
 
 def statements(text: str) -> list[Statement]:
-    r"""The sentences of an answer in order; every character that is no white space belongs to one.
+    r"""The sentences of an answer in order; every character except white space belongs to a sentence.
 
     Example:
         >>> told = "## The bridge\nIt opened in 1894 [1]. The passages do not say who built it. Shall I look further?"
@@ -169,13 +169,13 @@ def statements(text: str) -> list[Statement]:
 
 
 def _blocks(text: str) -> Iterator[tuple[int, int]]:
-    """Start and end of each fenced block of code, to the end of the text if nothing closes it, and of each table."""
+    """Start and end of each table and of each fenced block of code. An open block ends with the text."""
     for match in _BLOCK.finditer(text):
         yield match.start(), match.start() + len(match[0].rstrip())
 
 
 def renumbered(text: str, numbers: Sequence[int]) -> str:
-    r"""A text whose mark [n] becomes [numbers[n - 1]]; a mark without a number is removed, and blocks are not changed.
+    r"""Replace each mark [n] of a text by [numbers[n - 1]]. A mark without a number is removed. Blocks are not changed.
 
     Example:
         >>> renumbered("It fell [2][9], see [1-2]:\n```\nrows[1]\n```", [4, 7])
@@ -189,7 +189,7 @@ def renumbered(text: str, numbers: Sequence[int]) -> str:
 
 
 class _Renumbering(CitationFilter):
-    """Gives each mark the number that stands in its place in a list."""
+    """Replaces each mark [n] by the n-th number of a list."""
 
     def __init__(self, numbers: Sequence[int]) -> None:
         super().__init__(len(numbers))
@@ -204,7 +204,7 @@ def _of_prose(text: str, start: int, end: int) -> list[Statement]:
     spans: list[list[int]] = []
     for a, b in _spans(text[start:end]):
         last = spans[-1] if spans else None
-        # What nothing ends, or no space parts, is one sentence: "Step 1) of", ".csv".
+        # Spans without an end mark or a space between them are one sentence: "Step 1) of", ".csv".
         ended = last and (ENDED.search(_MARK.sub("", text[last[0] : last[1]])) or "\n" in text[last[1] : start + a])
         ended = ended or _ITEM.match(text, start + a)
         if last and not (ended and last[1] < start + a):
@@ -215,7 +215,7 @@ def _of_prose(text: str, start: int, end: int) -> list[Statement]:
 
 
 def is_sentence(text: str) -> bool:
-    """Whether a text says something by itself, by its form: a few words with a verb, or written as a sentence.
+    """Whether a text looks like a sentence: five words or more, with a verb, or with a capital and a full stop.
 
     Example:
         >>> is_sentence("It was closed in 1988 by the city."), is_sentence("in 1988, by the city of Dundee")
@@ -235,7 +235,7 @@ def _spans(text: str) -> Iterator[tuple[int, int]]:
         position = 0
         for sentence in listed_sentences(line):
             start, end = sentence.start, sentence.end
-            # What the splitter skipped, and marks that stand behind a full stop, belong to the sentence before.
+            # Text that the splitter skipped and marks after a full stop belong to the sentence before.
             if found and line[position:start].strip():
                 found[-1][1] = start
             marks = _LEADING_MARKS.match(line, start, end)
@@ -255,7 +255,7 @@ def _spans(text: str) -> Iterator[tuple[int, int]]:
 
 
 def listed_sentences(line: str) -> list[Sentence]:
-    """The sentences of a line; each number of a list stands before its item, not behind the item before.
+    """The sentences of a line; each number of a list belongs to the item after it.
 
     Example:
         >>> [one.text for one in listed_sentences("It has three parts: 1. Air 2. Two kinds of fuel 3. Heat")]
@@ -268,7 +268,7 @@ def listed_sentences(line: str) -> list[Sentence]:
         begins = one.start if begins is None else begins
         first, number = _ITEM.match(one.text), _LAST_NUMBER.search(one.text)
         item = int(first[1]) if first else item
-        # A count may end a sentence. The first item follows a stop or a colon, another one the item before it.
+        # A sentence may end with a count. The number of an item follows a stop or a colon, or is one more than the last.
         ends = one.end
         if number and (number[1] is not None or int(number[2]) == item + 1 > 1):
             item, ends = int(number[2]), one.start + number.start(2)
@@ -282,7 +282,7 @@ def listed_sentences(line: str) -> list[Sentence]:
 
 def _claim(sentence: str) -> str:
     raw = _MARK.sub("", sentence)
-    # On one line with single spaces: the rules below are meant for those, and take long over runs of white space.
+    # On one line with single spaces: the rules below expect that, and are slow on runs of white space.
     plain = flat(_DECORATION.sub("", _LINK.sub(r"\1", raw)))
     if not content_tokens(plain) and not re.search(r"\b(?:yes|no)\b", plain, re.IGNORECASE):
         return ""
@@ -314,7 +314,7 @@ def _is_heading(raw: str, plain: str) -> bool:
 
 
 def _told(plain: str) -> str:
-    """A sentence without what it says about the evidence: frames, and clauses by which the evidence is silent."""
+    """A sentence without its frame ("According to ...") and without clauses that say that the evidence is silent."""
     opener = _OPENER.match(plain)
     body = plain[opener.end() :] if opener else plain
     if _SILENCE.match(body):
@@ -330,6 +330,6 @@ def _told(plain: str) -> str:
 
 
 def _rest(parts: list[str]) -> str:
-    """What follows a clause of silence, where it says something by itself."""
+    """The clauses after one that says that the evidence is silent; "" if they say nothing by themselves."""
     told = ", ".join(part for part in parts if not _SILENCE.match(_OPENER.sub("", part)) and not _OFFER.match(part))
     return told if len(content_tokens(told)) > 1 and _FINITE.search(told) else ""

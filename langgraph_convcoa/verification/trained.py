@@ -73,7 +73,7 @@ class TrainedVerifier:
 
     @property
     def threshold(self) -> float:
-        """T, chosen when the verifier was trained."""
+        """T: the given threshold, or the one chosen when the verifier was trained."""
         return self._given if self._given is not None else self._load()[4]
 
     def support(self, claims: Sequence[str], premises: Sequence[str]) -> list[float]:
@@ -122,8 +122,8 @@ class TrainedVerifier:
 class DefaultVerifier:
     """The verifier that comes with the package; it was trained on English.
 
-    What is written in another language is judged by its words (`LexicalVerifier`), and so is everything where the encoder is
-    not installed; a log line says so once.
+    Text in another language is judged by its words (`LexicalVerifier`), and so is all text if the encoder is not installed. A
+    log line says so once.
 
     Example:
         >>> verifier = DefaultVerifier()
@@ -146,7 +146,7 @@ class DefaultVerifier:
 
     @property
     def threshold(self) -> float:
-        """T, chosen when the verifier was trained."""
+        """T of the trained verifier, or of the lexical one if the encoder is not installed."""
         return self._trained.threshold if self._ready() else self._lexical.threshold
 
     def support(self, claims: Sequence[str], premises: Sequence[str]) -> list[float]:
@@ -191,7 +191,7 @@ _SAID: set[str] = set()
 def _is_english(claim: str, premise: str) -> bool:
     """Whether enough words of the claim, or of claim and premise together, are English function words.
 
-    A short text counts as English. A table has none of them: a claim that has a fifth is English beside any premise.
+    A short text counts as English. A table has no function words: a claim with a fifth of them is English with any premise.
     """
     text = f"{claim[:_LONGEST]} {premise[:_LONGEST]}"
     letters = sum(map(str.isalpha, text))
@@ -205,7 +205,7 @@ def _is_english(claim: str, premise: str) -> bool:
 
 
 def _function_words(found: Sequence[str]) -> int:
-    """How many words are English function words; words of one letter are of many languages."""
+    """Number of English function words. Words of one letter do not count: other languages have them too."""
     return sum(len(word) > 1 and word in STOP_WORDS for word in found)
 
 
@@ -215,10 +215,10 @@ def packaged_verifier() -> AbstractContextManager[Path]:
 
 
 def as_verifier(verifier: Verifier | str) -> Verifier:
-    """A verifier from a name or an object with `support`.
+    """The verifier of this name; an object with `support` is returned unchanged.
 
     "default" is the package's own `DefaultVerifier`, "lexical" the share of shared words, a file `*.safetensors` a
-    `TrainedVerifier`; any other name is that of a sentence-transformers `CrossEncoder` or its folder.
+    `TrainedVerifier`. Any other name is the name or the folder of a sentence-transformers `CrossEncoder`.
 
     Raises InputError for anything else.
 
@@ -281,9 +281,9 @@ def save_verifier(
     Args:
         path: The file.
         weights: Weights by their names in the encoder.
-        head: The linear layer over [CLS] and mean.
-        bias: Its bias.
-        shared: What is added to the embeddings of types 0 and 1 for words that both texts have.
+        head: The linear layer over [CLS] and the mean.
+        bias: The bias of that layer.
+        shared: A vector for each type, added to the embeddings of types 0 and 1 for words that both texts have.
         threshold: T.
         base: The encoder.
     """
@@ -300,7 +300,7 @@ def save_verifier(
 
 
 def _trainable(bert: Bert) -> dict[str, Array]:
-    """The weights that a verifier may differ in: all but the embeddings of words and positions."""
+    """The weights that training may change: all except the embeddings of words and positions."""
     return {name: weight for name, weight in bert.weights.items() if name.startswith(LAYER) or name in _ALSO}
 
 

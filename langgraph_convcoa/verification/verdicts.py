@@ -14,7 +14,7 @@ _WORDS = LexicalVerifier()
 _LIST_WORDS = 1_000
 """Longest premise from a list or the result of a query, in words. It may be long: only words are compared."""
 _LONG_CLAIM, _LEAST_WORDS = 14, 4
-"""A refused claim of so many words is split into clauses, each of at least so many words."""
+"""A refused claim of at least `_LONG_CLAIM` words is split into clauses of at least `_LEAST_WORDS` words."""
 _JOINS = re.compile(r"(?:[;:]|,? (?:and|but|while|whereas|which|who|or|such as|including|so|because|if)\b|,|\()\s+")
 
 
@@ -22,8 +22,8 @@ _JOINS = re.compile(r"(?:[;:]|,? (?:and|but|while|whereas|which|who|or|such as|i
 class Verdict:
     """The verdict on one claim.
 
-    `score`: the probability in [0, 1] that the evidence supports it; `documents`: indexes of the evidence that it was checked
-    against, best first; `quote`: the sentence of it that is closest; `reason`: why it is not supported, "" otherwise.
+    `score`: the probability in [0, 1] that the evidence supports the claim. `documents`: indexes of the evidence that it was
+    checked against, best first. `quote`: the closest sentence of that evidence. `reason`: why it is not supported, or "".
     """
 
     score: float
@@ -37,8 +37,8 @@ def judge(claims: Sequence[str], evidence: Evidence, verifier: Verifier, thresho
     """Judge claims, each against the sentences of the evidence that fit it best.
 
     A claim that is a sentence of the evidence word for word has the score 1. A long claim that is refused is split into
-    clauses, and stands if each of them does. In results of queries and lists of documents, which are no prose, the words and
-    figures decide. Without evidence nothing is supported.
+    clauses, and stands if each clause stands. Results of queries and lists of documents are not prose: the share of words
+    and figures decides. Without evidence nothing is supported.
 
     Args:
         claims: Sentences, or short answers with their question (`as_claim`).
@@ -78,7 +78,7 @@ def judge(claims: Sequence[str], evidence: Evidence, verifier: Verifier, thresho
 def _by_clause(
     claims: Sequence[str], shares: Sequence[float], evidence: Evidence, verifier: Verifier, least: float
 ) -> list[float]:
-    """The shares. A long refused claim gets that of its weakest clause if it is more; each clause has its own premise."""
+    """The shares. A long refused claim gets its weakest clause's share if that is higher. A clause has its own premise."""
     clauses = {n: found for n, share in enumerate(shares) if share <= least and len(found := _clauses(claims[n])) > 1}
     parts = [part for found in clauses.values() for part in found]
     given = iter(verifier.support(parts, [evidence.premise(part).text for part in parts]) if parts else [])
@@ -107,7 +107,7 @@ def _clauses(claim: str) -> list[str]:
 
 
 def as_claim(answer: str, question: str) -> str:
-    """An answer as a claim: itself if it is a sentence, otherwise with the question in front of it.
+    """An answer as a claim: unchanged if it is a sentence, otherwise with the question in front of it.
 
     Example:
         >>> as_claim("in 1982", "When was it described?"), as_claim("It was described in 1982.", "When was it described?")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder
 
 _LONGEST = 4_000
-"""Characters of a claim or a premise that are read."""
+"""Number of characters that are read of a claim or a premise."""
 _BATCH = 32
 _PREFIX = "entail"
 
@@ -69,8 +69,8 @@ class LexicalVerifier:
 class CrossEncoderVerifier:
     """A sentence-transformers `CrossEncoder` that reads the premise and then the claim; loaded on first use.
 
-    Models with one output give the probability of support (or its logit). Of models with several outputs, such as
-    cross-encoder/nli-deberta-v3-base, the one whose label begins with "entail" counts. RetrievalError on first use if the
+    A single output is read as the logit of support. For a model with several outputs, such as
+    cross-encoder/nli-deberta-v3-base, the output whose label begins with "entail" counts. RetrievalError on first use if the
     model cannot be loaded or has no such label.
 
     Example:

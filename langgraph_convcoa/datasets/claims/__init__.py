@@ -1,1 +1,1 @@
-"""Claims with evidence and a label, which language models wrote one by one for this library and labelled twice, blind."""
+"""Labelled claims with evidence. Language models wrote them one by one for this library and labelled them twice, blind."""

@@ -1,15 +1,15 @@
 """Conversational question answering as published: QReCC, TopiOCQA, QuAC, CoQA and MTRAG.
 
-- QReCC (Anantha et al. 2021): a list of turns, also in the form of SCAI-QReCC 2021. The passages are a collection of their
-  own, whose ids are the page's address with the end `_p{n}`.
-- TopiOCQA (Adlakha et al. 2022): a list of turns, or the files of its retriever, where the question stands after its history:
+- QReCC (Anantha et al. 2021): a list of turns, also in the form of SCAI-QReCC 2021. The passages are a separate
+  collection. The id of a passage is the address of its page with the ending `_p{n}`.
+- TopiOCQA (Adlakha et al. 2022): a list of turns, or the files of its retriever, where the question follows its history:
   "q [SEP] a [SEP] q".
-- QuAC (Choi et al. 2018): the questions of a paragraph are one conversation. A question that its first asker could not answer
-  has no right answer, and others' CANNOTANSWER are left out.
+- QuAC (Choi et al. 2018): the questions of a paragraph are one conversation. A question whose original answer is CANNOTANSWER
+  has no right answer. CANNOTANSWER from other annotators is left out.
 - CoQA (Reddy et al. 2019): stories; "span_start" is -1 if the story does not answer a question. The development set has the
   answers of three more people.
-- MTRAG (Katsis et al. 2025): generation tasks, whose contexts are the gold passages; and retrieval in BEIR's form (Thakur et
-  al. 2021), a folder with `qrels/dev.tsv` and queries in `*_lastturn.jsonl`, `*_questions.jsonl` (all user turns) and
+- MTRAG (Katsis et al. 2025): generation tasks, whose contexts are the gold passages. Also retrieval in BEIR's form (Thakur
+  et al. 2021), a folder with `qrels/dev.tsv` and queries in `*_lastturn.jsonl`, `*_questions.jsonl` (all user turns) and
   `*_rewrite.jsonl`, or in `queries.jsonl`.
 
 A question without a gold passage has `answerable` false in its extra fields.
@@ -61,13 +61,13 @@ def read_qrecc(row: Row) -> Entries:
 
 
 def page_of(identity: str) -> str:
-    """The address of the page of a passage of QReCC's collection."""
+    """The address of the page that a passage of QReCC is from."""
     page, mark, number = identity.rpartition("_p")
     return page if mark and number.isdigit() else identity
 
 
 def resolve_pages(queries: Sequence[Query], corpus: Sequence[Document]) -> list[Query]:
-    """Replace a page as the gold by those of its passages that hold most of the answer's words; none for "" and "Yes"."""
+    """Replace a gold page by its passages that share most words with the answer (none for the answers "" and "Yes")."""
     wanted = {query.extra[_PAGE] for query in queries if _PAGE in query.extra}
     pages: dict[str, list[Document]] = {}
     for document in corpus if wanted else ():
@@ -105,7 +105,7 @@ def read_topiocqa(row: Row) -> Entries:
         keys, answers = ("Conversation_no", "Turn_no"), [one.optional("Answer") for one in given]
         found = [(entry.identity("id"), entry) for entry in [row.object("Gold_passage")] if entry]
     for identity, entry in found:
-        # A title's section stands after a separator.
+        # The section follows the title after a separator.
         titles = (title.strip() for title in entry.optional("title").split(_SEPARATOR))
         yield passage(identity, entry.text("text"), *titles)
     conversation = f"{row.split or 'topiocqa'}-{row.identity(keys[0])}"
@@ -216,7 +216,7 @@ def query_files(folder: Path) -> dict[str, Path]:
 
 
 def read_beir(folder: Path) -> Iterable[Query]:
-    """The judged queries of a folder of retrieval tasks. In a history of `*_questions.jsonl` the answers are empty."""
+    """The queries that have gold passages in a folder of retrieval tasks. Answers in their histories are empty."""
     files = query_files(folder)
     main = files.get("questions") or files.get("lastturn") or files.get("queries")
     if main is None:
@@ -279,5 +279,5 @@ def _history(turns: list[Row]) -> tuple[tuple[str, str], ...]:
 
 
 def _conversation(identity: str) -> str:
-    # Ids are the conversation's and the turn's: 2c07...<::>3.
+    # An id holds the ids of the conversation and the turn: 2c07...<::>3.
     return identity.rpartition("<::>")[0]

@@ -1,8 +1,8 @@
-"""Question sets that no single passage answers, as published; each question carries paragraphs of which some support it.
+"""Published sets of questions that need several passages. Each question has paragraphs, some of which support it.
 
 They are HotpotQA (Yang et al. 2018) and 2WikiMultiHopQA (Ho et al. 2020), also as hubs give them, and MuSiQue (Trivedi et al.
-2022). The paragraphs of all questions of a file are its corpus. One that several questions carry is one passage: its id is
-made of its title and text. All that support a question are gold.
+2022). The paragraphs of all questions of a file are its corpus. Equal paragraphs are one passage: its id is a hash
+of title and text. All paragraphs that support a question are gold.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def _question(
 
 
 def _pairs(row: Row, key: str, second: str) -> list[tuple[str, Any]]:
-    """Titles with what belongs to each, in any of the published forms."""
+    """Pairs of a title and its value under `second`, from any of the published forms."""
     value = row[key]
     wanted = f"`{key}` must be a list of [title, {second}] or an object of the lists `title` and `{second}`."
     try:

@@ -1,14 +1,14 @@
-"""Single-turn question sets as published, most of them those of Pan et al. 2024a; most come without passages.
+"""Published sets of single-turn questions. Pan et al. 2024a used most of them. Most have no passages.
 
-- WebQuestions (Berant et al. 2013), also as hubs and DrQA give it; JSON tasks of BIG-bench (Srivastava et al. 2022).
-- Social IQa (Sap et al. 2019): the right answers stand in `train-labels.lst` beside `train.jsonl`, or in "correct" (1.4).
-- TruthfulQA (Lin et al. 2022): a CSV. The best answer is the first of those that count as right.
-- StrategyQA (Geva et al. 2021): the passages are the paragraphs of `strategyqa_train_paragraphs.json`, where that file stands
+- WebQuestions (Berant et al. 2013), also in the forms of hubs and DrQA; JSON tasks of BIG-bench (Srivastava et al. 2022).
+- Social IQa (Sap et al. 2019): the right answers are in `train-labels.lst` beside `train.jsonl`, or in "correct" (1.4).
+- TruthfulQA (Lin et al. 2022): a CSV. The first reference is the best answer.
+- StrategyQA (Geva et al. 2021): the passages are the paragraphs of `strategyqa_train_paragraphs.json`, if that file is
   beside the questions.
 - FEVER (Thorne et al. 2018): the label is the answer. The passages are the pages of the Wikipedia dump, `wiki-*.jsonl`.
 - ASQA (Stelmakh et al. 2022), also as hubs give it: the long answers count as right.
-- CompMix (Christmann et al. 2024) and TimeQuestions (Jia et al. 2021): the answers are labels and values; for a day at
-  midnight also the date alone. The other fields of a row are in `extra`.
+- CompMix (Christmann et al. 2024) and TimeQuestions (Jia et al. 2021): the answers are labels and values. A date with
+  the time midnight also counts without the time. Other fields of a row are in `extra`.
 
 Questions that have no id get the number of their row.
 """
@@ -35,18 +35,18 @@ SOCIAL_ANSWERS = ("answerA", "answerB", "answerC")
 TRUTHFULQA = {"Question", "Best Answer", "Correct Answers"}
 """Columns of TruthfulQA."""
 TASK = "BIG-bench task"
-"""Key of the name of an example's task, which stands at the top of its file."""
+"""Key for the name of a task, which a BIG-bench file has at the top."""
 _MIDNIGHT = "T00:00:00Z"
 _LABELS = ("SUPPORTS", "REFUTES", "NOT ENOUGH INFO")
 _CLAIM = "Does the evidence support or refute this claim? Answer SUPPORTS, REFUTES or NOT ENOUGH INFO."
 PARAGRAPHS = "_paragraphs.json"
-"""End of the name of StrategyQA's files of paragraphs, which hold no questions."""
+"""Ending of the names of StrategyQA's paragraph files, which hold no questions."""
 
 
 def multiple_choice(row: Row, question: str, choices: Sequence[str], right: Sequence[int]) -> tuple[str, tuple[str, ...]]:
     """A question with its choices, in the form of Pan et al. 2024a, and the right choices, without and with their letters.
 
-    `right` holds their places from 0; it is empty if they are not known.
+    `right` holds the indexes of the right choices. It is empty if they are not known.
     """
     if len(choices) > len(ascii_uppercase):
         raise row.error(f"{len(choices)} choices, and only {len(ascii_uppercase)} letters for them.")
@@ -83,7 +83,7 @@ def _described(row: Row) -> tuple[str, ...]:
 def read_bigbench(row: Row) -> Entries:
     """An example of a task of BIG-bench.
 
-    Many tasks write the right choice first, so the choices are sorted by a hash of their texts: else "(A)" is always right.
+    Many tasks write the right choice first, so the choices are sorted by a hash: otherwise "(A)" would always be right.
     """
     question = row.text("input").strip()
     if "target_scores" in row:
@@ -100,7 +100,7 @@ def read_bigbench(row: Row) -> Entries:
 
 
 def join_labels(path: Path, rows: Iterable[Row]) -> Iterator[Row]:
-    """The rows of Social IQa with the labels of the file beside them, if there is one; InputError if the numbers differ."""
+    """The rows of Social IQa, with the labels if their file is in the same folder. InputError if the numbers differ."""
     file, number = path.with_name(f"{path.name.partition('.json')[0]}-labels.lst"), 0
     labels = [text.strip() for _, text in text_lines(file) if text.strip()] if file.is_file() else None
     for number, row in enumerate(rows, 1):
@@ -143,7 +143,7 @@ def read_truthfulqa(row: Row) -> Entries:
 
 
 def join_paragraphs(path: Path, rows: Iterable[Row]) -> Iterator[Row]:
-    """The rows of StrategyQA with the paragraphs of the files beside them, by id."""
+    """The rows of StrategyQA with the paragraphs of the files in the same folder, by id."""
     paragraphs = {str(one.id): one for file in sorted(path.parent.glob(f"*{PARAGRAPHS}")) for one in _paragraphs(file)}
     for row in rows:
         row[PARAGRAPHS] = paragraphs
@@ -174,7 +174,7 @@ def _paragraphs(file: Path) -> Iterator[Document]:
 
 
 def _names(value: Any) -> Iterator[str]:
-    """The strings of lists in lists."""
+    """The strings in nested lists."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, list):
@@ -188,7 +188,7 @@ def read_fever(row: Row) -> Entries:
     if label and label not in _LABELS:
         raise row.error(f"`label` must be one of {', '.join(_LABELS)}.")
     try:
-        # Older rows have one group without the inner lists.
+        # A row without the inner lists is refused.
         pages = [sentence[2] for group in row.get("evidence") or () for sentence in group]
     except (TypeError, IndexError, KeyError):
         raise row.error("`evidence` must be a list of lists of [annotation, evidence, page, sentence].") from None
@@ -203,7 +203,7 @@ def read_fever(row: Row) -> Entries:
 
 
 def read_asqa(row: Row) -> Entries:
-    """A question of ASQA; `extra["short_answers"]` has a list for each reading of the question."""
+    """A question of ASQA; `extra["short_answers"]` has a list for each interpretation of the question."""
     long = (annotation.optional("long_answer").strip() for annotation in row.objects("annotations", optional=True))
     pairs = row.objects("qa_pairs", optional=True)
     yield Query(
@@ -216,7 +216,7 @@ def read_asqa(row: Row) -> Entries:
 
 
 def read_compmix(row: Row) -> Entries:
-    """A question of CompMix; one without an id gets the number of its row."""
+    """A question of CompMix. If it has no id, it gets the number of its row."""
     key = next((name for name in ("question_id", "ques_id", "id") if name in row), None)
     answers = [label for answer in row.objects("answers") for label in answer.answers("label")]
     yield Query(
