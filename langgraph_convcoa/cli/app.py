@@ -1,4 +1,4 @@
-"""The `convcoa` command: its sub-commands, and how they end: an error is one line and an exit code, never a traceback."""
+"""The `convcoa` command and its sub-commands. An error ends a command with one line and an exit code."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ USER_ERROR = 2
 INTERNAL_ERROR = 1
 INTERRUPTED = 130
 
-# In the order of the help; the module of each is imported when it is called.
+# In the order of the help. The module of a command is imported when the command is called.
 _COMMANDS = (
     *("ask", "chat", "serve", "mcp", "demo", "search", "index"),
     *("train", "train-verifier", "train-planner", "evaluate", "threads"),
 )
-# New objects between garbage collections; with the usual 700 they would take a fifth of a command's start.
+# New objects between garbage collections. With the usual 700, collections take a fifth of a command's start.
 _NEW_OBJECTS = 50_000
 
 
@@ -38,14 +38,14 @@ class _WarningLines(logging.Handler):
 
 
 class _ErrorLineGroup(TyperGroup):
-    """Ends every command with one line on standard error, whatever it raises; the library's warnings are lines too."""
+    """Prints an error of a command as one line on standard error, and each warning of the library too."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         return list(_COMMANDS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name not in self.commands:
-            # An unknown name is compared with all commands.
+            # For an unknown name all commands are loaded: the error suggests a similar one.
             for name in [cmd_name] if cmd_name in _COMMANDS else _COMMANDS:
                 if name not in self.commands:
                     self.add_command(_command(name), name)
@@ -70,12 +70,12 @@ class _ErrorLineGroup(TyperGroup):
             typer.echo("error: out of memory: give fewer documents", err=True)
             raise typer.Exit(USER_ERROR) from error
         except Exception as error:
-            # Typer's own: usage errors, exits, and the broken pipe, which it ends quietly.
+            # Typer handles usage errors, exits and broken pipes.
             if hasattr(error, "exit_code") or isinstance(error, typer.Abort | BrokenPipeError):
                 raise
             if os.environ.get("CONVCOA_TRACEBACK"):
                 raise
-            # The type and the place only: a message could hold anything, a key too.
+            # Only the type and the place: the message could hold a key.
             place = traceback.extract_tb(error.__traceback__)[-1]
             where = f"{type(error).__name__} at {Path(place.filename).name}:{place.lineno}"
             typer.echo(f"error: internal error ({where}): please report it with what CONVCOA_TRACEBACK=1 shows", err=True)
@@ -95,7 +95,7 @@ app = typer.Typer(
 
 
 def _command(name: str) -> Any:
-    """A command, or a group of them, from the module of its name."""
+    """Import the module of a command, and return the command or the group of commands in it."""
     home = name.replace("-", "_")
     module = import_module(f"langgraph_convcoa.cli.{home}")
     if (commands := getattr(module, "app", None)) is not None:
@@ -112,13 +112,13 @@ def main() -> None:
     import warnings
 
     gc.set_threshold(_NEW_OBJECTS, *gc.get_threshold()[1:])
-    # Threads of torch that wait by spinning slow each other down manyfold on a busy machine; read when torch is loaded.
+    # Torch threads that spin while they wait slow each other down on a busy machine. Torch reads this when it is loaded.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     os.environ.setdefault("GOMP_SPINCOUNT", "0")
     if not sys.warnoptions:
         warnings.simplefilter("ignore")
     if sys.stdin is None:
-        # Closed by the caller: an empty input.
+        # The caller closed it: the input is empty.
         sys.stdin = Path(os.devnull).open(encoding="utf-8")  # noqa: SIM115 - for as long as the program runs
     for stream in (sys.stdin, sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)

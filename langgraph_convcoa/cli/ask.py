@@ -21,7 +21,7 @@ def ask(
 ) -> None:
     """Answer one question.
 
-    With --thread it is part of a conversation that is kept; asked again after an interruption, the turn is resumed.
+    With --thread it joins a stored conversation. Ask it again after an interruption, and the turn is resumed.
 
     [bold]Examples[/bold]
       convcoa ask "Who introduced sparsemax?" --docs demo

@@ -58,7 +58,7 @@ def chat(options: ConversationOptions, as_json: AsJson = False) -> None:
 
 
 def _kept(options: ConversationOptions) -> ConversationOptions:
-    """The options with a new thread in the user's store, if that can be used."""
+    """The options with a new thread in the user's store, or unchanged if the store cannot be used."""
     try:
         open_store(default_store()).check()
     except ConvCoAError as error:
@@ -137,7 +137,7 @@ class Chat:
         return True
 
     def _welcome(self) -> None:
-        """Say where the conversation stands, and offer to resume a turn that was interrupted."""
+        """Show the name and the last rounds of the thread, and offer to resume an interrupted turn."""
         rounds, store = self._session.rounds(), self._session.store.label
         if store != "memory":
             begins = "Continuing" if rounds else "A new conversation:"
@@ -158,7 +158,7 @@ class Chat:
         with contextlib.suppress(ImportError):
             import readline  # gives input() line editing and a history
 
-            # Of this thread, and never in a file: a deleted thread would live on there.
+            # Only questions of this thread, and never in a file: the file would outlive a deleted thread.
             for entry in self._session.rounds():
                 readline.add_history(" ".join(entry["original_question"].split()))
         while True:
@@ -209,14 +209,14 @@ class Chat:
 
 
 def _number(argument: str, otherwise: str) -> int:
-    """The number after a /command; 0 for none. Raises InputError unless it is 1 or more."""
+    """The number after a /command; 0 if there is no number. Raises InputError unless it is 1 or more."""
     if argument and not (argument.isdecimal() and int(argument)):
         raise InputError(otherwise)
     return int(argument or 0)
 
 
 def continuing(session: Session, options: ConversationOptions) -> str:
-    """The command that continues the conversation, with --store unless it is the user's own."""
+    """The command that continues the conversation, with --store unless the store is the user's own."""
     words = ["convcoa", "chat", *options.words(), "--thread", session.thread]
     own = None
     with contextlib.suppress(ConvCoAError):

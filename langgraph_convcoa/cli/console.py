@@ -40,7 +40,7 @@ def warn(message: str) -> None:
 
 
 def report(error: ConvCoAError) -> None:
-    """Print an error that the user can mend, in one line on standard error."""
+    """Print an error that the user can fix, in one line on standard error."""
     typer.echo(f"error: {flat(printable(str(error)))}", err=True)
 
 
@@ -91,7 +91,7 @@ def usage_line(usage: Mapping[str, Any]) -> str:
 
 
 class SafeConsole(Console):
-    """A console that shows no character which a terminal would obey, whatever is printed: names of files, texts, tables."""
+    """A console without control characters: those in texts, tables and names of files are removed."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         for segment in super().render(renderable, options):
@@ -99,7 +99,7 @@ class SafeConsole(Console):
 
 
 def consoles() -> tuple[Console, Console]:
-    """Standard output and standard error: text as it is, lines left to the terminal to wrap, colours to what it can do."""
+    """Consoles for standard output and standard error. They print text unchanged; the terminal wraps the lines."""
     out, err = (SafeConsole(stderr=n, soft_wrap=True, highlight=False, markup=False, emoji=False) for n in (False, True))
     return out, err
 
@@ -117,7 +117,7 @@ def print_report(report: Report, as_json: bool) -> None:
 
 
 def print_json(value: Any, indent: int | None = 2) -> None:
-    """Print JSON on standard output, in ASCII where that can take nothing else."""
+    """Print JSON on standard output, in ASCII if the output is not in Unicode."""
     out, _ = consoles()
     unicode_out = out.encoding.startswith("utf")
     out.out(json_text(value, ascii_only=not unicode_out, indent=indent))
@@ -132,7 +132,7 @@ class TurnView:
         self._status: Status | None = None
         self._streamed: list[str] = []
         self._in_line = False  # True within a line of the answer.
-        self._waiting: list[Text] = []  # Lines to show after it.
+        self._waiting: list[Text] = []  # Lines to show after the line of the answer.
         self._shown: dict[int, str] = {}
         self._doubts: list[str] = []
 
@@ -148,7 +148,7 @@ class TurnView:
             self._end_line()
 
     def _end_line(self) -> None:
-        """End the line of the answer, and show what waited for that."""
+        """End the line of the answer, and show the lines that waited for its end."""
         if self._in_line:
             self._out.out("")
             self._in_line = False
@@ -232,7 +232,7 @@ def chain_line(number: int, item: Mapping[str, Any]) -> Text:
 
 
 def show_why(err: Console, output: Mapping[str, Any]) -> None:
-    """How an answer came about: each link of the chain with its guess, its answer and its evidence."""
+    """Show how an answer came about: each link of the chain with its guess, its answer and its evidence."""
     items: Sequence[Mapping[str, Any]] = output.get("chain") or ()
     if not items:
         err.print("There was no sub-question: one retrieval on the question itself.")
@@ -251,7 +251,7 @@ def show_why(err: Console, output: Mapping[str, Any]) -> None:
 
 
 def show_sources(err: Console, output: Mapping[str, Any]) -> None:
-    """The sources of an answer, their quotes in full."""
+    """Show the sources of an answer with their full quotes."""
     citations: Sequence[Mapping[str, Any]] = output.get("citations") or ()
     if not citations:
         err.print("The answer cites nothing.")
@@ -261,7 +261,7 @@ def show_sources(err: Console, output: Mapping[str, Any]) -> None:
 
 
 def show_rounds(console: Console, rounds: Sequence[Mapping[str, Any]], limit: int | None = 600) -> None:
-    """Rounds of a conversation, each answer at most `limit` characters long."""
+    """Show rounds of a conversation, each answer at most `limit` characters long."""
     for entry in rounds:
         question = one_line(str(entry.get("original_question") or ""), 400)
         console.print(Text(f"\n{entry.get('round', '')}> {question}", style="bold"))
@@ -270,7 +270,7 @@ def show_rounds(console: Console, rounds: Sequence[Mapping[str, Any]], limit: in
 
 
 def ask_decisions(request: Mapping[str, Any], console: Console) -> dict[str, Any]:
-    """The decisions about a human-in-the-loop request, to resume its turn with.
+    """Ask for the decisions on a human-in-the-loop request. The turn is resumed with them.
 
     Raises:
         InputError: Standard input ended before all was decided; the turn still waits.

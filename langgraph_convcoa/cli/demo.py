@@ -1,4 +1,4 @@
-"""`convcoa demo`: a conversation that is shown."""
+"""`convcoa demo`: shows a conversation."""
 
 from __future__ import annotations
 

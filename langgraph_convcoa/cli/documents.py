@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _LOGGER = logging.getLogger(__name__)
 _SERVER = ("service", "host", "hostaddr", "port", "dbname")
-"""Options of an address that say which server and database it is."""
+"""Options in an engine's address that name the server and the database."""
 
 
 def open_retriever(
@@ -37,7 +37,7 @@ def open_retriever(
     cache: bool = True,
     progress: bool = False,
 ) -> HopfieldRetriever:
-    """A retriever over documents, an index or an engine; "demo" is the demonstration if no such path exists."""
+    """Open a retriever over documents, an index or an engine. "demo" is the demonstration, unless such a path exists."""
     if is_engine(docs):
         from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 
@@ -52,7 +52,7 @@ def open_retriever(
     elif not is_index(docs):
         check_not_shards(Path(docs))
         documents = load_documents(documents_path(docs), progress=progress, max_bytes=int(max_mb * 1e6))
-    # After the documents, since it takes seconds that a wrong path should not.
+    # Imported after the documents are read: the import takes seconds, and a wrong path should fail at once.
     from langgraph_convcoa.retrieval.progress import LongWork
     from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 
@@ -85,7 +85,7 @@ def searched(dataset: Dataset, docs: str | None, index: str | None) -> HopfieldR
 def is_engine(source: str) -> bool:
     """True for the address of an engine."""
     if "://" not in source:
-        # Without the import, which takes a while.
+        # This saves the import, which takes a while.
         return False
     from langgraph_convcoa.retrieval.engine.choose import is_engine as is_address
 
@@ -93,7 +93,7 @@ def is_engine(source: str) -> bool:
 
 
 def place_of(source: str) -> str:
-    """Documents as they may be kept or shown: the address of an engine without user, password and what does not place it.
+    """The place of documents, safe to store and show: an engine's address has only server, database, collection and tenant.
 
     Example:
         >>> place_of("postgresql://ana:pw@db.example.org/docs?collection=manuals&sslmode=require")
@@ -106,7 +106,7 @@ def place_of(source: str) -> str:
     from langgraph_convcoa.retrieval.engine.choose import is_unclear
 
     if is_unclear(source):
-        # It is refused when it is opened; what looks like its host may be of the password.
+        # It is refused when it is opened. What looks like its host may be a part of the password.
         return f"{source.partition('://')[0]}://..."
     parts = urlsplit(source)
     options = dict(parse_qsl(parts.query))
@@ -123,7 +123,7 @@ def is_web(source: str) -> bool:
 def web_documents(
     address: str, *, max_bytes: int, cache: bool = True, progress: Progress = False, most: int | None = None
 ) -> Iterator[Document]:
-    """The documents of a page or of a sitemap's pages, kept for a day so that a run that was stopped can go on."""
+    """The documents of a page or of a sitemap's pages. Pages are cached for a day, so a stopped run can continue."""
     from langgraph_convcoa.actions.web.documents import MOST_PAGES, iter_pages
 
     kept = cache_folder() / "web.sqlite" if cache else None
@@ -131,7 +131,7 @@ def web_documents(
 
 
 def documents_of(docs: str | None, index: str | None) -> str:
-    """The path or address that `--docs` or `--index` names; nothing where neither is given."""
+    """The path or address that `--docs` or `--index` names; "" if neither is given."""
     if index is None:
         return docs or ""
     if docs:
@@ -151,7 +151,7 @@ def documents_of(docs: str | None, index: str | None) -> str:
 
 
 def documents_path(docs: str) -> Path:
-    """The path that the documents are read from."""
+    """The path to read documents from. "demo" is the demonstration, unless such a path exists."""
     path = Path(docs)
     if docs == "demo" and not path.exists():
         from langgraph_convcoa.datasets.demo import demo_folder

@@ -46,7 +46,7 @@ def _methods_help(described: dict[str, str]) -> str:
 
 @dataclass(frozen=True)
 class RetrievalCommand:
-    """The options of the command."""
+    """The options of `convcoa evaluate retrieval`."""
 
     split: Annotated[str | None, _asked("NAME", "Only queries of this split; dev is what training leaves out.")] = None
     distractors: Annotated[list[str] | None, _asked("FILE:N", "Search the first N of a file too; may be repeated.")] = None
@@ -89,7 +89,7 @@ def retrieval(
 ) -> None:
     """Compare retrieval methods: MRR, Recall@k, All@k, nDCG@10 for questions in conversation, with intervals and paired tests.
 
-    Several data sets have a table each, and one of the mean over them. A row of queries.jsonl has an id, a question, a history
+    Several data sets have a table each, and a table of their mean. A row of queries.jsonl has an id, a question, a history
     (pairs of question and answer), gold (passage ids) and, if known, rewrite, split and conversation_id; a row of
     corpus.jsonl an id, a title and a text. Your own retriever is measured from Python: `evaluate_retrieval(further=...)`.
 
@@ -113,7 +113,7 @@ def retrieval(
 
 @dataclass(frozen=True)
 class QACommand:
-    """The options of the command."""
+    """The options of `convcoa evaluate qa`."""
 
     docs: Docs = None
     index: IndexPlace = None
@@ -135,7 +135,7 @@ class QACommand:
     retry_failed: Annotated[bool, _run(None, "Ask the questions that failed again.", "--retry-failed")] = False
 
     def plan(self, data: Path) -> RunPlan:
-        """What is measured on a data set."""
+        """The plan of a run on a data set."""
         from langgraph_convcoa.evaluation.qa import RunPlan
         from langgraph_convcoa.evaluation.runs.run import RunSettings
 
@@ -196,7 +196,7 @@ def verification(
 ) -> None:
     """Show what verifiers accept of true and false claims, by kind: AUC, calibration, milliseconds a claim.
 
-    Of answers that people rated (rows of response, passages, faithfulness): how verifiers agree with the ratings.
+    For answers that people rated (rows of response, passages, faithfulness): how verifiers agree with the ratings.
 
     [bold]Examples[/bold]
       convcoa evaluate verification

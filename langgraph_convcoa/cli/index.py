@@ -194,7 +194,7 @@ def _warn_skipped(name: str, reason: str) -> None:
 
 
 def _save(opened: Index) -> None:
-    """Leave nothing to do for the next process that opens the index."""
+    """Build everything now, so that the next process opens the index without work."""
     if 2 * opened.snapshot().pattern_count < opened.head.rows:
         opened.compact()
     opened.save_lexical()
@@ -217,7 +217,7 @@ def _watched(paths: Sequence[str], passages: bool, max_bytes: int) -> WatchedFil
 
 
 def _follow(files: WatchedFiles, opened: Index, encoder: Encoder, as_json: bool) -> None:
-    """Take over changes until Ctrl-C."""
+    """Update the index when files change, until Ctrl-C."""
     console, err = consoles()
     err.print("Watching for changes. Ctrl-C ends it.")
     with files, suppress(KeyboardInterrupt):

@@ -26,8 +26,8 @@ def mcp(
     """Serve your documents to MCP clients, such as Claude Desktop: the tools search and ask, and passages as resources.
 
     A client starts it and talks to it over standard input and output; with --http it is a server. Conversations last as long
-    as it runs, unless there is a --store; --thread names the one of questions that name none. An index opens at once, where
-    documents may have to be encoded first. It needs the extra `mcp`.
+    as it runs, unless there is a --store; questions that name no thread join --thread. An index opens at once,
+    but documents may have to be encoded first. It needs the extra `mcp`.
 
     [bold]Examples[/bold]
       convcoa mcp --index papers.index
@@ -59,7 +59,7 @@ def mcp(
 
 
 def _serve(options: ConversationOptions, serve: Callable[[Any], Coroutine[Any, Any, None]]) -> None:
-    """Open the sources and the store, and serve them until it ends."""
+    """Open the sources and the store, and serve them until the server ends."""
     from langgraph_convcoa.server.mcp import mcp_server
     from langgraph_convcoa.storage.turns import Turns
 

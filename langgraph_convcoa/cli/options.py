@@ -17,7 +17,7 @@ from langgraph_convcoa.errors.redaction import redact
 
 DEFAULT_MAX_MB = 50.0
 INDEX_VARIABLE = "CONVCOA_INDEX"
-"""Names an index, so that an engine's password is not among the arguments, which other users can see."""
+"""Environment variable that names an index. It keeps a password out of the arguments, which other users can see."""
 
 
 def option(metavar: str | None, text: str, *names: str, **more: Any) -> Any:
@@ -31,7 +31,7 @@ def argument(metavar: str, text: str, **more: Any) -> Any:
 
 
 def panel(title: str) -> Callable[..., Any]:
-    """`option` for those that the help shows together under a title, without their default values."""
+    """Return `option` for options that the help shows together under a title, without their default values."""
     return partial(option, show_default=False, rich_help_panel=title)
 
 
@@ -71,13 +71,13 @@ class ConversationOptions:
     store: Annotated[str | None, option("FILE|URL", "SQLite file or postgresql:// address.", envvar="CONVCOA_STORE")] = None
     k: PassageCount = None
     graph: Graph = None
-    threshold: Annotated[float | None, option("T", "Faith score above which a guess is kept.", min=0.0, max=1.0)] = None
+    threshold: Annotated[float | None, option("T", "Probability above which a guess is kept.", min=0.0, max=1.0)] = None
     approve: Annotated[list[str] | None, option("NAME", "Ask before an action, plan or answer; may be repeated.")] = None
     max_mb: MaxMb = DEFAULT_MAX_MB
     no_cache: NoCache = False
 
     def words(self) -> list[str]:
-        """The options as words of a command, those of the kept conversation left out; secrets are hidden.
+        """The options as words of a command, without --thread and --store. Secrets are hidden.
 
         Example:
             >>> ConversationOptions(docs="papers", k=3, graph=False, data=["postgresql://ana:pw@db/shop"]).words()
@@ -96,7 +96,7 @@ class ConversationOptions:
         return words
 
     def check(self, command: str) -> None:
-        """Raise InputError where options contradict each other, or name nothing to look things up in."""
+        """Raise InputError if options contradict each other or name no source."""
         self.check_sources()
         if self.approve and not sys.stdin.isatty():
             raise InputError("--approve asks at the terminal: run it there, or in a program with the setting `approve`")
@@ -107,7 +107,7 @@ class ConversationOptions:
             )
 
     def check_sources(self) -> None:
-        """Raise InputError where options contradict each other."""
+        """Raise InputError if options contradict each other."""
         if self.search and not self.web:
             raise InputError("--search needs --web: it says how the web is searched")
         if self.base_url and not self.model:
@@ -115,12 +115,12 @@ class ConversationOptions:
 
 
 def named_index(docs: object, index: str | None) -> str | None:
-    """The index that `--index` names, or the environment's CONVCOA_INDEX where documents are not named either."""
+    """The index that `--index` names. Without --docs and --index, the index in the variable CONVCOA_INDEX."""
     return index or (None if docs else os.environ.get(INDEX_VARIABLE)) or None
 
 
 def grouped(*groups: type[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Make each field of the dataclasses an option of a command; its first parameters are their objects."""
+    """Make each field of the dataclasses an option of a command. The command gets their objects as its first arguments."""
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         options: list[inspect.Parameter] = []
@@ -143,7 +143,7 @@ def grouped(*groups: type[Any]) -> Callable[[Callable[..., None]], Callable[...,
 
 
 def names_of(text: str) -> list[str]:
-    """The names in a text with commas between them.
+    """Split a text into names at its commas.
 
     Example:
         >>> names_of("ours, react,")
@@ -153,5 +153,5 @@ def names_of(text: str) -> list[str]:
 
 
 def proper_text(argument: str) -> str:
-    """An argument as valid Unicode: other bytes arrive as lone surrogates."""
+    """An argument as valid Unicode. Bytes that are not UTF-8 arrive as lone surrogates and are replaced."""
     return argument.encode("utf-8", "surrogateescape").decode("utf-8", "replace")

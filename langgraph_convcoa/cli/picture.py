@@ -16,7 +16,7 @@ from langgraph_convcoa.text.terminal import printable
 
 _WIDTH, _LONGEST = 108, 1_500
 _FONT = re.compile(r"@font-face \{.*?\}", re.DOTALL)
-"""A font that a viewer would fetch."""
+"""Finds a font that a viewer would fetch."""
 
 
 def check_place(path: Path) -> None:
@@ -36,7 +36,7 @@ def save_turn(question: str, output: Mapping[str, Any], path: Path) -> None:
 
 
 def turn_svg(question: str, output: Mapping[str, Any]) -> str:
-    """The picture of a turn, from the graph's output. All texts are plain text in it, and nothing is a link.
+    """The picture of a turn, from the graph's output. All texts are plain text in the picture, and it has no links.
 
     Example:
         >>> item = {"sub_question": "When?", "action": "wiki", "status": "kept", "score": 0.9, "guess_answer": "In <1982>."}
@@ -55,7 +55,7 @@ def turn_svg(question: str, output: Mapping[str, Any]) -> str:
         console.print(Text(citation_line(number, citation), style="dim"))
     if usage := output.get("usage"):
         console.print(Text(usage_line(usage), style="dim"))
-    # XML does not take the two characters.
+    # XML does not allow these two characters.
     return re.sub("[\ufffe\uffff]", "", _FONT.sub("", console.export_svg(title="convcoa")))
 
 

@@ -55,14 +55,14 @@ _REMOVED = {
 
 @contextmanager
 def explain_removed() -> Iterator[None]:
-    """Raise InputError in place of typer's error if the command or the option that it does not know was removed."""
+    """Raise InputError instead of typer's error if an unknown command or option is one that was removed."""
     try:
         yield
     except Exception as error:
         context: Any = getattr(error, "ctx", None)
         if context is not None:
             option = getattr(error, "option_name", None)
-            # The name of an unknown command is in the message only.
+            # The name of an unknown command is only in the message.
             for name in [option] if option else re.findall(r"'([\w-]+)'", str(getattr(error, "message", ""))):
                 command = name if context.parent is None else f"{context.info_name} {name}"
                 if command in _REMOVED:

@@ -46,13 +46,13 @@ Models = Annotated[
 class ServeOptions(ConversationOptions):
     """The options of a conversation, with any number of collections and models and without a thread."""
 
-    # Several here, and one in the other commands.
+    # Several values; the other commands take one.
     docs: Collections = None  # type: ignore[assignment]
     model: Models = None  # type: ignore[assignment]
     thread: str | None = field(default=None, init=False)
 
     def check(self, command: str) -> None:
-        """As of the other commands; documents may come later."""
+        """Check the sources. None are required: documents may be uploaded later."""
         self.check_sources()
 
 
@@ -94,7 +94,7 @@ def serve(
         origins=frozenset(origin.rstrip("/") for origin in allow_origin or []),
         max_upload=int(max_upload_mb * 1e6),
     )
-    # Before minutes of encoding.
+    # The port is taken before minutes of encoding.
     with listen(host, port) as listening:
         url = address_of(listening)
         app, service, closing = _served(options, access)
@@ -102,7 +102,7 @@ def serve(
         def announce() -> None:
             typer.echo(f"convcoa is at {url}  (Ctrl-C ends it)")
             if open_page:
-                # A browser of the terminal would hold the server.
+                # In a thread, since a browser in the terminal would block the server.
                 threading.Thread(target=webbrowser.open, args=(url,), daemon=True).start()
 
         try:
@@ -116,7 +116,7 @@ def serve(
 
 
 def _served(options: ServeOptions, access: Access) -> tuple[Any, Any, list[Any]]:
-    """The application, its service, and the actions that are to be closed after it."""
+    """Make the application, its service, and the list of actions to close after the server ended."""
     from langgraph_convcoa.reasoning.models import load_chat_model
     from langgraph_convcoa.server.app import create_app
     from langgraph_convcoa.server.service import Settings
@@ -125,7 +125,7 @@ def _served(options: ServeOptions, access: Access) -> tuple[Any, Any, list[Any]]
     single: Any = models[0] if models else None
     basis = open_basis(replace(options, model=single), default_store() if options.store is None else options.store)
     for name in models[1:]:
-        # Errors are told now; a run that names it loads it.
+        # Only to raise errors now: a run loads the model that it names.
         load_chat_model(name, base_url=options.base_url)
     shown = _collections(options, basis)
     made: list[BaseAction] = []
@@ -188,7 +188,7 @@ def _name_of(text: str) -> str:
 
 
 def open_index(folder: Path, encoder: Encoder, graph: bool | None) -> HopfieldRetriever:
-    """A retriever over the index in a folder, which is made if there is none."""
+    """Open the index in a folder, or make an empty one if there is none."""
     from langgraph_convcoa.retrieval.index.database import exists
     from langgraph_convcoa.retrieval.index.index import open_or_create
     from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
@@ -200,7 +200,7 @@ def open_index(folder: Path, encoder: Encoder, graph: bool | None) -> HopfieldRe
 
 
 def _about(action: BaseAction) -> str:
-    """The first line of what the planner reads of an action."""
+    """The first line of the description that the planner reads."""
     text = action.description
     return str(text() if callable(text) else text).strip().partition("\n")[0][:300]
 

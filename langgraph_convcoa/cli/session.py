@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 
 
 class Session(StoredGraph):
-    """A thread of a conversation graph, from the opening of its store to its closing; its actions are closed with it.
+    """A thread of a conversation graph, while its store is open. Leaving the session also closes the actions.
 
     Turns run on an event loop of the session's own, so that Ctrl-C cancels a turn at once, even inside a model's request.
-    `sources` is a fingerprint of documents, tables and web search: a turn begun over other ones is not resumed.
+    `sources` is a fingerprint of documents, tables and web search: a turn begun over other sources is not resumed.
     """
 
     def __init__(
@@ -71,15 +71,15 @@ class Session(StoredGraph):
         return await self._open.enter_async_context(self.store.shared())
 
     def ask(self, question: str, view: TurnView | None = None) -> dict[str, Any]:
-        """Run one turn. The question of a turn that was interrupted, asked again, resumes that turn.
+        """Run one turn. The question of an interrupted turn resumes that turn.
 
-        Returns `answer`, `citations`, `chain`, `knowledge_set` and `usage`; where it raises, the thread stays as it was.
-        What is to be approved is put to the view.
+        Returns `answer`, `citations`, `chain`, `knowledge_set` and `usage`. If it raises, the thread stays as it was.
+        The view asks for approvals.
         """
         return self._decided({"question": question}, view)
 
     def resume(self, view: TurnView | None = None) -> dict[str, Any]:
-        """Resume the turn that was interrupted. Stored results of model calls are used. InputError if there is none."""
+        """Resume the turn that was interrupted. Stored results of model calls are used. Raises InputError if there is none."""
         return self._decided(None, view)
 
     def unfinished(self) -> str:
@@ -123,7 +123,7 @@ class Session(StoredGraph):
 
 
 def run_turn(session: Session, question: str | None) -> dict[str, Any]:
-    """Run one turn in sight of a person; without a question, the interrupted one."""
+    """Run one turn and show it at the terminal. Without a question, resume the interrupted turn."""
     out, err = consoles()
     if question is not None and (unfinished := session.unfinished()):
         same = unfinished == question.strip()
@@ -163,7 +163,7 @@ class Basis:
             encoder = None if retriever is None else retriever.encoder
             # After the tables: without a model a question that fits no description goes to the first action.
             actions.append(WebQuerying(self.search, encoder=encoder, cache=pages))
-        # The address is also that of models which a run names.
+        # The address is also used for models that a run names.
         url = self.options.base_url
         graph = build_graph(model=self.model, base_url=url, retriever=retriever, actions=actions, context=self.context)
         return Opened(graph, self.context, self.store, retriever, actions, self.fingerprint(docs))
@@ -182,7 +182,7 @@ class Opened:
     graph: StateGraph[Any, Any, Any, Any]
     context: ConvCoAContext
     store: ConversationStore
-    retriever: HopfieldRetriever | None  # None where there are no documents.
+    retriever: HopfieldRetriever | None  # None without documents.
     actions: Sequence[BaseAction]  # To be closed.
     sources: str  # A fingerprint of the documents, tables and web search.
 
@@ -195,9 +195,9 @@ def open_session(options: ConversationOptions, command: str) -> Session:
 
 
 def open_sources(options: ConversationOptions, command: str) -> Opened:
-    """Documents, tables and the web, and the model if any, as a graph.
+    """Open the documents, tables, web search and model, and build the graph over them.
 
-    What can go wrong fast is tried before the documents are encoded.
+    Everything that can fail fast is opened before the documents are encoded.
     """
     options.check(command)
     docs = documents_of(options.docs, named_index(options.docs, options.index))
@@ -232,9 +232,9 @@ def open_basis(options: ConversationOptions, where: str | Path | None) -> Basis:
 
 
 def open_documents(docs: str, options: ConversationOptions) -> HopfieldRetriever:
-    """A retriever over the documents, or the index, at a path; their encoding is shown."""
+    """Open the documents or the index at a path, with a progress bar for the encoding."""
     cache = not options.no_cache
     retriever = open_retriever(docs, graph=options.graph, max_mb=options.max_mb, cache=cache, progress=True)
-    # An encoder that does not fit is refused now, and loading it takes nothing from the time of the first look-up.
+    # An encoder that does not fit is refused now. It is also loaded now, so that the first look-up is fast.
     retriever.check_encoder()
     return retriever

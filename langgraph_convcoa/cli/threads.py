@@ -111,7 +111,7 @@ def import_thread(
       convcoa threads import thesis.json --thread copy --store chats.sqlite
     """
     data = read_thread_file(file)
-    # Before a store is made for it.
+    # Checked before a store is made for the conversation.
     file_as_values(data)
     with _opened(store, made=True) as threads:
         name = threads.add(data, thread)
@@ -130,7 +130,7 @@ def delete(
     """
     with _opened(store) as threads:
         if not yes:
-            # Whether there is one, before the question; a damaged one can be deleted too.
+            # A missing thread is an error before the question. A damaged thread can be deleted too.
             with suppress(StoreError):
                 threads.show(thread)
             if not sys.stdin.isatty():
@@ -141,7 +141,7 @@ def delete(
 
 
 def _opened(store: str | None, made: bool = False) -> Threads:
-    """The threads of the store that is meant; reading makes no file."""
+    """Open the named store, or the user's own. Reading makes no file."""
     where = open_store(default_store() if store is None else store)
     path = getattr(where, "path", None)
     if isinstance(path, Path) and not made and not path.exists():

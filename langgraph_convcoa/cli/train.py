@@ -71,7 +71,7 @@ def train(
     as_json: AsJson = False,
     no_cache: NoCache = False,
 ) -> None:
-    """Train a model for the retriever on conversations; of data with a split "dev" that split is left out.
+    """Train a model for the retriever on conversations; a split "dev" of the data is left out.
 
     Without --head a query encoder is trained: a copy of the encoder that reads a question with its turns. Passages stay as
     they are indexed. Ctrl-C stops after the current step; run it again with --resume to finish. It needs the extra `train`.

@@ -136,7 +136,7 @@ def train_planner(
 
 
 def _turns(data: list[Path], *, own: bool) -> Dataset:
-    """The training parts of all data as one data set; its passages are those of the data if they are `own`."""
+    """The training parts of all data as one data set. With `own` the data must have passages."""
     from langgraph_convcoa.datasets.queries import Dataset
     from langgraph_convcoa.datasets.read import load_dataset
     from langgraph_convcoa.datasets.splits import split_part

@@ -27,8 +27,8 @@ def train_verifier(
 ) -> None:
     """Train a verifier on labelled claims: true and false sentences about a passage.
 
-    It goes on from the package's verifier, so that some hundred claims of your own documents help. On two cores a step takes
-    one to three seconds; a training that was stopped is resumed with --resume. It needs the extra `train`.
+    It starts from the package's verifier, so a few hundred claims of your own documents help. On two cores a step takes
+    one to three seconds. A training that was stopped is resumed with --resume. It needs the extra `train`.
 
     [bold]Examples[/bold]
       convcoa train-verifier mine.jsonl --out my.verifier

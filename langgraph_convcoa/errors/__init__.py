@@ -59,7 +59,7 @@ class ThreadBusyError(StoreError):
 def first_line(error: BaseException, secrets: Collection[str] = (), *, named: bool = False) -> str:
     r"""The first line of an error's message, without secrets; the name of its class if there is no message.
 
-    `secrets` are hidden beside what looks like one. With `named` the name of the class stands before the message.
+    `secrets` are hidden, and all that looks like a secret. With `named` the name of the class stands before the message.
 
     Example:
         >>> first_line(KeyError()), first_line(ValueError("It is full.\nTry again."), named=True)
@@ -77,7 +77,7 @@ def _short(text: str) -> str:
 
 
 def check_least(settings: object, **least: float) -> None:
-    """Raise InputError if a field of settings is below its least value, infinite or no number; None is allowed."""
+    """Raise InputError if a field of settings is below its lowest value, infinite or NaN. A field may be None."""
     for name, lowest in least.items():
         number = getattr(settings, name)
         if number is not None and not lowest <= number < math.inf:
@@ -85,7 +85,7 @@ def check_least(settings: object, **least: float) -> None:
 
 
 def require(what: str, extra: str, *packages: str) -> None:
-    """Raise InputError if a package of an extra is not installed; none is imported."""
+    """Raise InputError if a package of an extra is not installed. No package is imported."""
     for package in packages:
         if find_spec(package) is None:
             name = package.replace("_", "-")
@@ -96,7 +96,7 @@ def one_of(setting: str, value: str, known: Sequence[_Word]) -> _Word:
     """The value, if it is one of the words.
 
     Raises:
-        InputError: It is not.
+        InputError: The value is not one of the words.
 
     Example:
         >>> one_of("dtype", "int8", ("float32", "int8"))

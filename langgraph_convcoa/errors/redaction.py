@@ -34,7 +34,7 @@ _PATTERNS = tuple(
     (re.compile(pattern, re.IGNORECASE | re.MULTILINE), replacement)
     for pattern, replacement in (
         (r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----[^-]{0,20000}(?:-----END [A-Z ]{0,40}-----)?", HIDDEN),
-        # Headers, with their scheme; all of a cookie or a digest.
+        # Headers with their scheme. A cookie or a digest is hidden to the end of the line.
         (
             rf"(authorization{_IS})(?:{_QUOTED}|Digest\s[^\n]{{0,4000}}|(?:{_SCHEMES}\s{{1,5}})?{_PLAIN})",
             rf"\g<1>{HIDDEN}",
@@ -78,11 +78,11 @@ _DEEPEST, _MOST = 4, 2_000
 
 
 def redact(text: str, secrets: Collection[str] = ()) -> str:
-    r"""Hide secrets in a text: what looks like one, `secrets`, and the values of variables such as OPENAI_API_KEY.
+    r"""Hide secrets in a text: `secrets`, values of variables such as OPENAI_API_KEY, and all that looks like a secret.
 
     Args:
         text: A message; it is cut after 20,000 characters.
-        secrets: Known secrets. They are hidden also in the spelling of an address or of JSON.
+        secrets: Known secrets. They are also hidden if they are written as in an address or in JSON.
 
     Example:
         >>> redact("401 for https://ana:pw@example.org/?key=x4 with Authorization: Basic YW5hOnB3")
@@ -102,7 +102,7 @@ def redact(text: str, secrets: Collection[str] = ()) -> str:
 
 
 def is_ambiguous(address: str) -> bool:
-    """True if an address has more than one @: a driver may then show a part of the password as the host.
+    """True if an address has two @, or an @ after a slash: a driver may then show a part of the password as the host.
 
     Example:
         >>> [is_ambiguous(f"postgresql://me:{password}@db/docs") for password in ("a%40b", "a@b", "a/b")]

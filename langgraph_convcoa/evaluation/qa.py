@@ -34,24 +34,24 @@ from langgraph_convcoa.retrieval.progress import Progress
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 
 RUNS = "convcoa-runs"
-"""The folder, in the current one, of runs without a folder of their own."""
+"""Folder in the current directory for runs that name no folder."""
 
 ModelLike = str | BaseChatModel
 
 
 @dataclass(frozen=True)
 class RunPlan:
-    """What is measured."""
+    """The plan of a run: its questions, methods, models and folder."""
 
     data: str | Path  # the data set, see `load_dataset`
-    methods: Sequence[str] = ("closed-book", "history-aware-rag", "ours")  # the others are tested against the first
+    methods: Sequence[str] = ("closed-book", "history-aware-rag", "ours")  # all others are tested against the first
     model: ModelLike | None = None  # a chat model or its name; None for methods that need none
     base_url: str | None = None  # an OpenAI-compatible server of the model
     judge: ModelLike | None = None  # a chat model that marks and compares the answers, or its name
     judge_base_url: str | None = None  # the judge's server; the model's when None
     split: str | None = "dev"  # only questions of this split, see `load_part`; all when None
     sample: int | None = 1000  # whole conversations are drawn until they hold this many questions; all when None
-    seed: int = 0  # of the sample, and of intervals and tests
+    seed: int = 0  # seed of the sample, the intervals and the tests
     # What is searched instead of the data's own passages, with a name for the settings.
     retriever: tuple[str, Callable[[], BaseRetriever]] | None = None
     k: int | None = None  # passages for each search; 5 with a model and 10 without when None
@@ -78,8 +78,8 @@ def evaluate_methods(
 ) -> RunReport:
     """Run methods over the same questions, model and retriever, and report; the same call resumes a run that was stopped.
 
-    The report is in the run's folder too, as Markdown and JSON. `methods` are those that the plan can name: add your own to
-    `METHODS`.
+    The report is in the run's folder too, as Markdown and JSON. `methods` are those that the plan can name. To add
+    your own, give `{**METHODS, ...}`.
     """
     tell = notify or (lambda _message: None)
     check_methods(plan.methods, methods, model=plan.model is not None)
@@ -132,7 +132,7 @@ def _name(model: ModelLike | None) -> str | None:
 
 
 def _settings(plan: RunPlan, dataset: Dataset, part: str, questions: Questions) -> dict[str, Any]:
-    """What decides the answers, without keys and passwords."""
+    """The settings of the run for its folder, without keys and passwords."""
     judge_url = None if plan.judge is None else plan.judge_base_url or plan.base_url
     return {
         "data": dataset.name,
@@ -170,7 +170,7 @@ def _default_folder(settings: dict[str, Any]) -> Path:
 def _retriever(
     plan: RunPlan, dataset: Dataset, encoder: Encoder | str | None, cache: PatternCache | None, progress: Progress
 ) -> BaseRetriever | None:
-    """What is searched; None without passages."""
+    """The retriever of the run; None if there are no passages."""
     if plan.retriever is not None:
         return plan.retriever[1]()
     if not dataset.corpus:

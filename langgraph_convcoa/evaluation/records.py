@@ -30,7 +30,7 @@ class Outcome:
     """What a method returns for a question."""
 
     answer: str  # as a user would see it
-    passages: tuple[str, ...] = ()  # ids of what was retrieved, in the order of retrieval, each once
+    passages: tuple[str, ...] = ()  # ids of the retrieved passages in the order of retrieval, each once
     chain: tuple[ChainItem, ...] = ()  # the solved sub-questions, of methods that verify guesses
     malformed: int = 0  # replies of the model without the form that the method asks for
 
@@ -70,7 +70,7 @@ class Answered:
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Answered:
-        """The record of what `asdict` gave, after JSON; raises ValueError if it is not one."""
+        """Read a record back from the JSON of `asdict`. Raises ValueError if the data is not a record."""
         return _checked().validate_python(data)
 
 

@@ -1,1 +1,1 @@
-"""Training of the retriever. The library never imports this package."""
+"""Training of the retriever, the planner and the verifier. Only `cli` and `evaluation` import this package."""

@@ -50,8 +50,8 @@ def load_training_data(
 ) -> TrainingData:
     """Read one part (`split_part`) of data sets of any known format.
 
-    Queries without a gold passage in the corpus are left out, with a warning for each data set unless they are marked
-    unanswerable. Raises InputError if a file cannot be read, a part has no query to learn from, or an id stands for two texts.
+    Queries are left out if they have no gold passage or the corpus lacks one; a warning counts those not marked unanswerable.
+    Raises InputError if a file cannot be read, a part has no query to learn from, or an id stands for two texts.
     """
     examples: list[TrainingExample] = []
     passages: dict[str, Document] = {}
@@ -100,7 +100,7 @@ def load_single_turn(path: str | Path) -> Dataset | None:
 
 
 def _checked(dataset: Dataset) -> list[Query]:
-    """The queries with gold passages, all of them in the corpus; InputError if the others are all there is."""
+    """The queries with gold passages that are all in the corpus. Raises InputError if there are only wrong queries."""
     ids = {str(document.id) for document in dataset.corpus if document.page_content.strip()}
     kept, bad = [], []
     for query in dataset.queries:

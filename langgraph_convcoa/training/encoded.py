@@ -35,8 +35,8 @@ class EncodedExample:
     question: int  # Row of its vector.
     turns: tuple[int, ...]  # Rows of the earlier turns' vectors, oldest first.
     rewrite: int  # Row of the vector of its rewrite.
-    gold: tuple[int, ...]  # Memory sets that answer it, copies of their texts included.
-    positive: int = -1  # The one with the best score of the untrained retriever.
+    gold: tuple[int, ...]  # Memory sets that answer it, and copies of their texts.
+    positive: int = -1  # The gold set with the best score for the rewrite, or for the untrained state.
     hard: tuple[int, ...] = ()  # Wrong sets with the best scores of the untrained retriever.
 
 
@@ -45,14 +45,14 @@ class EncodedData:
     """Training data with the vectors that its examples point into."""
 
     data: TrainingData
-    examples: Sequence[EncodedExample]  # In the order of the data's.
+    examples: Sequence[EncodedExample]  # In the order of `data.examples`.
     texts: Vectors  # (t, d).
     memory: Memory
     states: Vectors  # State of each example in the untrained retriever, (n, d).
 
     @property
     def patterns(self) -> Patterns:
-        """Of the memory."""
+        """The patterns of the memory."""
         return self.memory.patterns
 
 
@@ -62,10 +62,10 @@ class QueryItem:
 
     ids: tuple[int, ...]  # Token ids of the question and its turns.
     gold: tuple[int, ...] = ()  # Memory sets that answer it.
-    positive: int = -1  # One of them.
+    positive: int = -1  # One of `gold`.
     hard: tuple[int, ...] = ()  # Wrong sets with the best scores of the untrained retriever.
-    state: int = -1  # Row of its example.
-    target: int = -1  # Row of the vector of the question in full.
+    state: int = -1  # Row of its example in `EncodedData`.
+    target: int = -1  # Row of its target: the vector of the question in full.
 
 
 def encode_examples(
@@ -120,7 +120,7 @@ def fingerprint(*parts: object) -> str:
 
 
 def _gold_sets(memory: Memory) -> Callable[[Sequence[str]], tuple[int, ...]]:
-    """The memory sets of documents, and of copies of their texts, which are no negatives."""
+    """Return a function that finds the memory sets of documents and of copies of their texts, which are no negatives."""
     sets: dict[str, list[int]] = {}
     copies: dict[str, list[int]] = {}
     for number, passage in enumerate(memory.passages):
@@ -143,7 +143,7 @@ def _best(patterns: Patterns, state: Vectors, sets: Sequence[int]) -> int:
 
 
 class AsQueries(DelegatingEncoder):
-    """Queries for the cache of patterns; an encoder may encode passages differently."""
+    """Encodes all texts as queries. The name keeps them apart in the cache: passages may be encoded differently."""
 
     @property
     def name(self) -> str:

@@ -1,6 +1,6 @@
 """Training of a head: weights of the conversation state on vectors of a frozen encoder.
 
-It takes about a minute for thousands of conversations. No index need be built again.
+It takes about a minute for thousands of conversations. No index has to be rebuilt.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from langgraph_convcoa.training.synthetic.conversations import with_synthetic
 from langgraph_convcoa.training.trainer import TrainingSettings, train, without_training
 
 HEAD_RATES = {"log_": 10.0, "gate": 5.0}
-"""Single numbers and the gate need a higher learning rate than matrices."""
+"""Factors on the learning rate, by the beginning of a name: matrices have 1, single numbers and the gate more."""
 _BETA = 10.0
 
 
 @dataclass(frozen=True)
 class HeadSettings:
-    """Settings of a head's training, chosen on conversations that are not reported on."""
+    """Settings of a head's training, chosen on conversations that are in no report."""
 
     training: TrainingSettings = field(
         default_factory=lambda: TrainingSettings(epochs=2, batch_size=64, learning_rate=1e-3, checkpoint_every=100)
@@ -52,7 +52,7 @@ class HeadSettings:
     identity: float = 1e-2  # Weight of the squared distance from the untrained weights.
     negatives: int = 2  # Hard negatives of each example in a batch.
     # Share of the way from the untrained to the trained weights (weight averaging, Wortsman et al. 2022). Whole heads fell
-    # below the untrained retriever on sources that were left out of training; with a half only pacific was measured so.
+    # below the untrained retriever on sources that they were not trained on. With 0.5 only pacific was tested in this way.
     share: float = 0.5
     synthetic: int = 4_000  # Synthetic conversations, made of the single-turn data.
     single: int = 2_000  # Single-turn questions that are learned as they are.
@@ -75,7 +75,7 @@ class HopfieldHead(nn.Module):
         self.gate = nn.Parameter(torch.zeros(3 * dimension + 2))
 
     def states(self, questions: Tensor, turns: Tensor, mask: Tensor) -> Tensor:
-        """The state of each question: (q, d) of questions (q, d), turns (q, t, d) and their mask (q, t)."""
+        """The states (q, d) of questions (q, d) with their turns (q, t, d) and the mask of the turns (q, t)."""
         likeness = torch.einsum("qd,qtd->qt", questions @ self.association, turns)
         weights = associate(likeness, beta=self.log_history_beta.exp(), mask=mask)
         recalled = torch.einsum("qt,qtd->qd", weights, turns)
@@ -160,11 +160,11 @@ def train_head(
 ) -> RetrieverModel:
     """Train the conversation state on frozen vectors: the DPR loss over memory sets, and distillation from rewrites.
 
-    Of `single_turn`, questions over titled passages, synthetic conversations are made. Some of these leave their topic;
-    without them a head learns that the history is always right.
+    Synthetic conversations are made from `single_turn`, questions over titled passages. Some of them change the topic:
+    without these a head learns to always follow the history.
 
     Raises:
-        InputError: There is nothing to learn from, or an unfinished training is there that shall not be resumed.
+        InputError: There is nothing to learn from, or there is an unfinished training and `job.resume` is False.
         RetrievalError: The model or a checkpoint cannot be read or written.
     """
     chosen, kept, job = settings or HeadSettings(), as_encoder(encoder), job or TrainingJob()

@@ -13,10 +13,10 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 @contextmanager
 def interruptions() -> Iterator[Callable[[], bool]]:
-    """Hold back Ctrl-C and SIGTERM; the value is a function that says whether one has come.
+    """Hold back Ctrl-C and SIGTERM, and yield a function that returns True once a signal has come.
 
-    At the end of the context the signal is raised again, then KeyboardInterrupt. A second signal is not held back, nor are
-    ignored signals (nohup), and nothing is outside of the main thread.
+    At the end of the context the signal is raised again, then KeyboardInterrupt. A second signal is not held back. Ignored
+    signals (nohup) stay ignored. Outside of the main thread no signal is held back.
     """
     if threading.current_thread() is not threading.main_thread():
         yield lambda: False

@@ -19,7 +19,7 @@ SCALE = 20.0
 
 
 class Ranked(Protocol):
-    """A question: the memory sets that answer it, one of them, and sets that do not."""
+    """A question with its memory sets: all that answer it, one of these, and wrong sets."""
 
     @property
     def gold(self) -> Sequence[int]: ...
@@ -34,8 +34,8 @@ class MemorySets:
     """M memory sets of unequal sizes, padded to one size."""
 
     whole: Tensor  # (m, d), the whole-passage pattern y_0 of each.
-    windows: Tensor  # (m, w, d), the windows Y of each; the padding has any values.
-    mask: Tensor  # (m, w), True where there is a window; at least one a set.
+    windows: Tensor  # (m, w, d), the windows Y of each; the padding may have any values.
+    mask: Tensor  # (m, w), True for a window, False for padding; each set has a window.
 
     @classmethod
     def of(cls, patterns: Patterns, sets: npt.NDArray[np.int64], device: str | torch.device = "cpu") -> MemorySets:
@@ -46,7 +46,7 @@ class MemorySets:
 
     @classmethod
     def packed(cls, rows: Tensor, sizes: Tensor) -> MemorySets:
-        """Memory sets whose patterns are one after another, y_0 first: rows (N, d), with a gradient; sizes (m,) above 1."""
+        """Memory sets from their patterns, one set after another with y_0 first: rows (N, d), sizes (m,) above 1."""
         windows = sizes - 1
         starts = sizes.cumsum(0) - sizes
         columns = torch.arange(int(windows.max()), device=rows.device)
@@ -72,7 +72,7 @@ def gated_states(encoded: Tensor, questions: Tensor, states: Tensor, state_weigh
     """
     weights: Tensor | float = 1.0
     if gate:
-        # Not quite 0, where the gradient of a root is infinite.
+        # Above 0, since the gradient of a root is infinite at 0.
         weights = (1 - (encoded * questions).sum(dim=-1, keepdim=True)).clamp(min=1e-24) ** gate
     return torch.nn.functional.normalize(weights * encoded + state_weight * states, dim=-1)
 
@@ -82,7 +82,7 @@ def dpr_loss(scores: Tensor, positives: Tensor, also_gold: Tensor | None = None,
 
     Karpukhin et al. 2020, over memory sets (Pan et al. 2024b, section 4).
 
-    `scores` are (q, m), `positives` (q,) the column of each query's positive. `also_gold`, (q, m), is True where a set also
+    `scores` are (q, m), `positives` (q,) the column of each query's positive. `also_gold`, (q, m), is True if a set also
     answers the query: it is no negative. Returns the mean over the queries; 0 for none.
     """
     if not len(positives):
@@ -95,7 +95,7 @@ def dpr_loss(scores: Tensor, positives: Tensor, also_gold: Tensor | None = None,
 
 
 def gold_mask(golds: Sequence[Sequence[int]], numbers: npt.NDArray[np.int64], device: str | torch.device = "cpu") -> Tensor:
-    """True where a number (m,) is gold for a question (q,): (q, m)."""
+    """A mask (q, m): True if the set with a number (m,) is gold for a question (q,)."""
     return torch.from_numpy(np.stack([np.isin(numbers, gold) for gold in golds])).to(device)
 
 
@@ -118,8 +118,8 @@ def distillation_loss(
 ) -> Tensor:
     """Distance of the states of questions in conversation from the vectors of the same questions in full, both (q, d).
 
-    The sum of one minus the cosine, and of the negative log-likelihood of a state's own target among those of the batch; equal
-    targets are no negatives of each other. The targets get no gradient.
+    The sum of one minus the cosine, and of the negative log-likelihood of a state's own target among all targets of the batch.
+    Equal targets are no negatives of each other. The targets get no gradient.
     """
     if not len(states):
         return states.sum()

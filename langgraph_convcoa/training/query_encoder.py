@@ -37,10 +37,10 @@ _BUCKET = 16
 
 @dataclass(frozen=True)
 class QueryEncoderSettings:
-    """Settings of a query encoder's training, chosen on conversations that are not reported on.
+    """Settings of a query encoder's training, chosen on conversations that are in no report.
 
-    An epoch sees every question to distil once. g and p were chosen with a query encoder that was only distilled, on four
-    sources that it had not seen: MRR 0.616; without a gate and with g = 0.5 0.596; untrained 0.574.
+    An epoch sees every question to distil once. g and p were chosen by the MRR of a distilled query encoder on four sources
+    that it had not seen. The MRR was 0.616; without a gate and with g = 0.5 it was 0.596; untrained it was 0.574.
     """
 
     training: TrainingSettings = field(
@@ -49,21 +49,21 @@ class QueryEncoderSettings:
     synthetic: int = 6_000  # Synthetic conversations, made of the single-turn data.
     distilled_first: float = 0.5  # Share of the steps that only distil; the others mix in real conversations. 1: no DPR loss.
     state_weight: float = 0.1  # g of the state (`mixed_states`), in the DPR loss and in the model.
-    gate: float = 2.0  # p of it.
+    gate: float = 2.0  # p of the state.
     reading: Reading = field(default_factory=Reading)
 
 
 @dataclass(frozen=True)
 class QueryEncoderLoss:
-    """Distillation where a question in full is known, and the DPR loss where a gold passage is known."""
+    """Distillation if a question in full is known, and the DPR loss if a gold passage is known."""
 
     targets: Vectors  # (t, d), vectors of questions in full from the frozen encoder.
     data: EncodedData | None = None  # Conversations with gold passages; None if there are none.
     state_weight: float = 1.0  # g of the state in the DPR loss (`gated_states`).
-    gate: float = 0.0  # p of it.
+    gate: float = 0.0  # p of the state.
     distillation: float = 3.0  # Weight of one minus the cosine.
     contrast: float = 0.1  # Weight of the contrast with the other targets of the batch.
-    scale: float = 10.0  # Of the scores in the DPR loss; they are sums of two cosines.
+    scale: float = 10.0  # Factor of the scores in the DPR loss, which are sums of two cosines.
     negatives: int = 2  # Hard negatives of each question in a batch.
 
     def __call__(self, module: QueryEncoderModule, items: Sequence[QueryItem]) -> Tensor:
@@ -90,7 +90,7 @@ class QueryEncoderLoss:
 def mixed_batches(
     items: Sequence[QueryItem], size: int, *, distilled_first: float = 0.5, steps: int | None = None
 ) -> tuple[Batches, int]:
-    """Batches of questions of similar lengths: first questions to distil, then half of these and half with gold passages.
+    """Batches of questions of similar lengths. First come questions to distil; then half of a batch has gold passages.
 
     An epoch sees every question to distil once, or if there are none, every question with a gold passage. With fewer `steps`
     it is shorter, in the same shares.
@@ -106,7 +106,7 @@ def mixed_batches(
     # A mixed batch has at least one question of each kind.
     size = max(size, 2)
     half = size // 2
-    # total * (first * size + (1 - first) * half) distilled items are drawn.
+    # total * (distilled_first * size + (1 - distilled_first) * (size - half)) items to distil are drawn.
     total = max(1, round(len(plain) / (distilled_first * size + (1 - distilled_first) * (size - half))))
     most = len(plain)
     if steps is not None and steps < total:
@@ -147,14 +147,14 @@ def train_query_encoder(
 ) -> RetrieverModel:
     """Train a query encoder: distillation on synthetic conversations and rewrites, and the DPR loss on real conversations.
 
-    Conversations of `data` with a rewrite are distilled, those with a gold passage have the DPR loss; questions without a
-    history are left to the encoder. Of `single_turn`, single questions over titled passages, synthetic conversations are made.
-    `encoder` stays as it is. `start` is a model of the same encoder whose query encoder is trained further.
+    Conversations of `data` with a rewrite are distilled, and those with a gold passage have the DPR loss. Questions without a
+    history are left out. Synthetic conversations are made from `single_turn`, single questions over titled passages.
+    `encoder` is not changed. `start` is a model of the same encoder whose query encoder is trained further.
 
     Raises:
-        InputError: There is nothing to learn from, the encoder has no transformer to copy, or an unfinished training is there
-            that shall not be resumed.
-        RetrievalError: `start` is of another encoder or reads differently, or the model or a checkpoint cannot be read or
+        InputError: There is nothing to learn from, the encoder has no transformer to copy, or there is an unfinished
+            training and `job.resume` is False.
+        RetrievalError: `start` has another encoder or reading, or the model or a checkpoint cannot be read or
             written.
     """
     chosen, kept, job = settings or QueryEncoderSettings(), as_encoder(encoder), job or TrainingJob()
@@ -197,7 +197,7 @@ def train_query_encoder(
 
 
 def _module(encoder: SentenceTransformerEncoder, reading: Reading, start: RetrieverModel | None) -> QueryEncoderModule:
-    """The query encoder to train: a copy of the encoder, or that of another model."""
+    """The query encoder to train: a copy of the encoder, or the query encoder of the model `start`."""
     module = QueryEncoderModule.of(encoder.model_name, reading, device="cpu")
     if start is None:
         return module

@@ -23,7 +23,7 @@ from langgraph_convcoa.training.unfinished import Unfinished, writable
 Module = TypeVar("Module", bound=nn.Module)
 Item = TypeVar("Item")
 Batches = Callable[[int, np.random.Generator], Sequence[Sequence[int]]]
-"""The batches of an epoch: (number of the epoch, random numbers) -> lists of numbers of items."""
+"""The batches of an epoch: (number of the epoch, random numbers) -> lists of indexes of items."""
 
 
 @dataclass(frozen=True)
@@ -33,10 +33,10 @@ class TrainingSettings:
     epochs: int = 1
     steps: int | None = None  # Number of batches, instead of `epochs`.
     batch_size: int = 32
-    learning_rate: float = 5e-5  # Of AdamW, the highest.
+    learning_rate: float = 5e-5  # The highest learning rate of AdamW.
     warmup: float = 0.1  # Share of the steps in which the rate grows from 0; then it falls linearly to 0.
-    weight_decay: float = 0.0  # Of matrices; vectors and numbers have none.
-    seed: int = 0  # Of the order of the data and of dropout.
+    weight_decay: float = 0.0  # For matrices; vectors and single numbers have no decay.
+    seed: int = 0  # Seed of the order of the data and of dropout.
     checkpoint_every: int = 100  # Steps between two checkpoints.
 
     def __post_init__(self) -> None:
@@ -65,10 +65,10 @@ def train(
 ) -> list[float]:
     """Minimise a loss over the parameters of a module that require a gradient; returns the loss of each step.
 
-    A training that was stopped and resumed ends with the same weights as one that was not. The module is in evaluation mode
-    afterwards. `unfinished` is the folder of the checkpoints, which the caller removes; None writes none. `about` is what else
-    must be equal when the training is resumed. `rates` are factors on the learning rate of parameters, by the beginning of
-    their names. `device` is "cpu" or "cuda"; chosen if None.
+    A training that was stopped and resumed ends with the same weights as one without a stop. The module is in evaluation mode
+    afterwards. `unfinished` is the folder of the checkpoints, which the caller removes; without it nothing is written. `about`
+    has further values that must be equal when the training is resumed. `rates` are factors on the learning rate of
+    parameters, by the beginning of their names. `device` is "cpu" or "cuda"; chosen if None.
 
     Raises:
         InputError: There is nothing to train or to train on, or the checkpoint is of another training.
@@ -118,7 +118,7 @@ def train(
 
 
 def without_training(settings: Any) -> dict[str, Any]:
-    """The fields of a settings dataclass but `training`, which `train` compares by itself."""
+    """The fields of a settings dataclass except `training`, which `train` compares itself."""
     return {name: value for name, value in asdict(settings).items() if name != "training"}
 
 
@@ -159,7 +159,7 @@ def run(trainer: Trainer, checkpoint: str | None, progress: Progress) -> None:
 
 
 class _Trainer(Trainer):
-    """Takes the batches in the order in which they are given."""
+    """A `Trainer` that keeps the given order of the batches."""
 
     def get_train_dataloader(self) -> DataLoader[Any]:
         loader = DataLoader(self.train_dataset, batch_size=1, collate_fn=lambda batches: {"items": batches[0]})  # type: ignore[arg-type]

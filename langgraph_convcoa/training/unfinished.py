@@ -26,7 +26,7 @@ class Unfinished:
 
     @classmethod
     def beside(cls, out: str | Path) -> Unfinished:
-        """The folder beside that of the model."""
+        """The folder beside the folder of the model."""
         place = Path(out)
         return cls(place.with_name(f"{place.resolve().name}.training"))
 
@@ -37,7 +37,7 @@ class Unfinished:
         return max(found, key=lambda place: int(place.name.rpartition("-")[2]), default=None)
 
     def check(self, *, resume: bool) -> None:
-        """Raise InputError if the folder has a checkpoint that shall not be resumed, or files of something else."""
+        """Raise InputError if the folder has a checkpoint and `resume` is False, or if it is not the folder of a training."""
         if self.checkpoint is not None and not resume:
             raise InputError(f"{self.folder} holds an unfinished training: resume it (--resume), or delete it to start again.")
         if self.folder.exists() and not (self.folder / _SETTINGS).is_file():
@@ -46,7 +46,7 @@ class Unfinished:
             self.folder.parent.mkdir(parents=True, exist_ok=True)
 
     def begin(self, settings: Mapping[str, Any], *, resume: bool) -> str | None:
-        """Write the settings of a new training, or compare them with those of the training to resume.
+        """Write the settings of a new training, or compare them with the settings of the training to resume.
 
         Returns the checkpoint for `Trainer.train`, None for a new training. Raises InputError if a setting differs.
         """

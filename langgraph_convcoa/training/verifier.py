@@ -31,7 +31,7 @@ _CHECKPOINTS, _SETTINGS = "checkpoints", "training.json"
 _TOKENS, _POOL, _SMOOTHING = 192, 16, 0.02
 _FROZEN = ("embeddings.word_embeddings.weight", "embeddings.position_embeddings.weight")
 _HELD_OUT, _ACCEPTED = 12, 0.92
-"""One of so many passages is held out to choose T: the highest that accepts this share of its true claims."""
+"""One passage in `_HELD_OUT` is held out. T is the highest that accepts the share `_ACCEPTED` of the held-out true claims."""
 
 
 class Pair(NamedTuple):
@@ -51,10 +51,10 @@ class VerifierSettings:
         steps: Batches.
         batch_size: Pairs in a batch.
         learning_rate: The highest; it grows for the first steps and then falls linearly to 0.
-        written: Share of written claims among the pairs, if there are made ones; at the start, and from half of the steps on.
-        others: Share of true claims that get the premise of another passage and are false; likewise.
+        written: Share of written claims among the pairs if there are made pairs: at the start, and in the second half.
+        others: Share of true claims that get the premise of another claim and are false: at the start, and in the second half.
         premise_words: Longest premise, in words; shorter ones train faster.
-        distractors: Passages of other claims that stand beside a claim's own in half of its pairs, as a search finds them.
+        distractors: Passages of other claims beside a claim's own in half of its pairs; a search also finds wrong passages.
         dropout: Dropout of all layers.
         seed: Seed of weights, batches and drawn pairs.
         save_every: Steps between checkpoints.
@@ -73,9 +73,9 @@ class VerifierSettings:
 
 
 class VerifierNetwork(nn.Module):
-    """A BERT without its pooler, and a linear layer over [CLS] and the mean; embeddings of words and positions stay.
+    """A BERT without its pooler, and a linear layer over [CLS] and the mean. Embeddings of words and positions are frozen.
 
-    RetrievalError if the base model cannot be loaded.
+    Raises RetrievalError if the base model cannot be loaded.
     """
 
     def __init__(self, base: str, dropout: float) -> None:
@@ -100,7 +100,7 @@ class VerifierNetwork(nn.Module):
                 module.p = dropout
 
     def load(self, path: Path, base: str) -> None:
-        """Take the weights of a trained verifier; RetrievalError if it was trained from another encoder."""
+        """Take the weights of a trained verifier. Raises RetrievalError if it was trained from another encoder."""
         with safe_open(path, framework="numpy") as stored:
             tensors = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118 - no mapping
             base_hash = stored.metadata()["base_hash"]
@@ -114,7 +114,7 @@ class VerifierNetwork(nn.Module):
 
     def forward(self, ids: Tensor, types: Tensor, mask: Tensor, labels: Tensor | None = None) -> dict[str, Tensor]:
         words = self.bert.embeddings.word_embeddings(ids)
-        # Types 2 and 3 are 0 and 1 for words that both texts have.
+        # Words that both texts have get type 2 instead of 0, and 3 instead of 1.
         marked = words + self.shared[types % 2] * (types >= 2)[..., None]
         state = self.bert(inputs_embeds=marked, token_type_ids=types % 2, attention_mask=mask).last_hidden_state
         weights = mask[..., None].to(state.dtype)
@@ -127,7 +127,7 @@ class VerifierNetwork(nn.Module):
 
 
 class DrawnPairs(IterableDataset[dict[str, Any]]):
-    """Tokenised pairs in the order of the training, drawn by the seed; pairs of about one length follow each other."""
+    """Tokenised pairs in the order of the training, drawn by the seed. The pairs of a batch have similar lengths."""
 
     def __init__(self, written: Sequence[Pair], made: Sequence[Pair], tokenizer: Any, settings: VerifierSettings) -> None:
         self._written, self._made, self._tokenizer, self._settings = written, made, tokenizer, settings
@@ -156,7 +156,7 @@ class DrawnPairs(IterableDataset[dict[str, Any]]):
 
 
 def claim_pairs(claims: Sequence[LabelledClaim], words: int) -> list[Pair]:
-    """Claims with their premises of at most so many words.
+    """Claims with their premises, each of at most `words` words.
 
     Example:
         >>> claim_pairs([LabelledClaim("It rained.", (("", "Rain fell."),), True, "paraphrase")], 50)
@@ -170,7 +170,7 @@ def claim_pairs(claims: Sequence[LabelledClaim], words: int) -> list[Pair]:
 
 
 def with_distractors(claims: Sequence[LabelledClaim], count: int, seed: int = 0) -> list[LabelledClaim]:
-    """The claims with `count` passages of other claims among their evidence; none for 0. Claims of one passage share them.
+    """Add `count` passages of other claims to each evidence, equal ones to equal evidence. No claims if `count` is 0.
 
     Example:
         >>> claims = [LabelledClaim(f"{day} was wet.", (("", f"It rained on {day}."),), True) for day in ("Monday", "Friday")]
@@ -207,15 +207,15 @@ def train_verifier(
 ) -> TrainedVerifier:
     """Train a verifier and save it as `out/verifier.safetensors` with a model card.
 
-    One of twelve passages is held out to choose T. The same seed gives the same pairs; `resume` continues a stopped training
+    One passage in twelve is held out to choose T. The same seed gives the same pairs; `resume` continues a stopped training
     from its last checkpoint.
 
     Args:
         claims: Labelled claims.
-        out: A new folder, or that of a training to resume.
+        out: A new folder, or the folder of a training to resume.
         made: Further pairs, such as those that `experiments.verifier` makes from passages.
         base: The encoder.
-        start: A verifier of that encoder to go on from; the encoder's own weights by default.
+        start: A verifier of `base` to train further; by default the training starts with the encoder's own weights.
         settings: Settings of the training.
         resume: Resume a training that was stopped.
         device: "cpu" or "cuda"; chosen if None.
@@ -253,7 +253,7 @@ def train_verifier(
 
 
 def _is_held_out(claim: LabelledClaim) -> bool:
-    """One of twelve passages, by its text, so that all claims of a passage are on one side."""
+    """True for one passage in twelve, by a hash of its text: all claims of a passage are on the same side."""
     return zlib.crc32(claim.evidence[0][1].encode()) % _HELD_OUT == 0 if claim.evidence else False
 
 
@@ -335,7 +335,7 @@ def _export(network: VerifierNetwork, path: Path, base: str, held_out: Sequence[
     bias = float(network.head.bias.detach()[0])
     shared = network.shared.detach().cpu().numpy()
     save_verifier(path, weights, head, bias, shared, 0.5, base)
-    # As a graph judges: with every claim split into its clauses if that helps.
+    # T = 1 refuses every claim, so that long ones are also judged by their clauses, as in a graph.
     judged = TrainedVerifier(path, threshold=1.0)
     true = [claim for claim in held_out if claim.supported]
     scores = sorted(judge([claim.claim], Evidence(claim.evidence), judged)[0].score for claim in true)

@@ -38,10 +38,10 @@ class Kit:
 
     model: BaseChatModel | None = None  # None for methods that need no model
     retriever: BaseRetriever | None = None  # None for a run without a corpus
-    k: int | None = 5  # passages for each search; each graph's own number when None
-    max_steps: int = 6  # most rounds of a method that repeats until it is done, such as ReAct
+    k: int | None = 5  # passages for each search; the graph's default when None
+    max_steps: int = 6  # most rounds of a method that works in rounds, such as ReAct
     samples: int = 5  # replies that a method draws for one prompt
-    settings: ConvCoAContext = field(default_factory=ConvCoAContext)  # of ours
+    settings: ConvCoAContext = field(default_factory=ConvCoAContext)  # settings of the method "ours"
 
     def chat_model(self) -> BaseChatModel:
         """The model; raises InputError if there is none."""
@@ -71,7 +71,7 @@ class Asking:
         self._numbers: dict[str, int] = {}
 
     async def reply(self, prompt: str | Sequence[BaseMessage], *, stop: Sequence[str] = (), **options: Any) -> str:
-        """Ask the model, with options such as `temperature`. The reply is cut at `stop` here too: some servers ignore it."""
+        """Ask the model, with options such as `temperature`. Some servers ignore `stop`, so the reply is also cut here."""
         messages: list[BaseMessage] = [HumanMessage(prompt)] if isinstance(prompt, str) else list(prompt)
         if stop:
             options["stop"] = list(stop)

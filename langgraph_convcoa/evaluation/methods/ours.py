@@ -1,7 +1,7 @@
 """This library's graph, the conversational chain of action (Pan et al. 2024b, section 3), with a model or without.
 
-A conversation is one thread of the graph if its history is what the thread answered. Otherwise (gold answers, or a resumed
-conversation) the turn starts a thread with the history as messages.
+The turns of a conversation share one thread as long as their history is what the thread answered. Otherwise (gold answers,
+or a resumed conversation) the turn starts a thread with the history as messages.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from langgraph_convcoa.reasoning.prompts import render
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 
 _MOST_THREADS = 256
-"""Conversations whose threads are kept; more than are asked at the same time."""
+"""Number of conversations whose threads are kept. It must exceed the number that runs at once."""
 _PATIENT = 600.0
 """Seconds for a look-up: many questions at a time are slow on a small machine, and no other method has a limit."""
 _NOT_COMPARED = re.compile(r"\[\d+\]|\s")
@@ -51,9 +51,9 @@ def make_ours(
     settings: Mapping[str, Any] = MappingProxyType({}),
     reasoner: Callable[[Kit], Reasoner] | None = None,
 ) -> Answerer:
-    """The graph with the kit's model and retriever; `settings` go before those of the kit.
+    """The graph with the kit's model and retriever; `settings` override those of the kit.
 
-    Plans that were asked for again, and corrections that left a sub-question to its best evidence, count as malformed.
+    A reply that was asked for again counts as malformed. So does a turn whose correction had no answer to a sub-question.
     """
     given = {"k": kit.settings.k or kit.k, "action_timeout": _PATIENT, **settings}
     context = kit.settings.model_copy(update=given)
@@ -116,5 +116,5 @@ def _messages(pairs: History) -> list[AnyMessage]:
 
 
 def _plain(pairs: History) -> list[tuple[str, str]]:
-    """Pairs without citation marks and space, to compare them."""
+    """Pairs without citation marks and spaces, to compare them."""
     return [(_NOT_COMPARED.sub("", question), _NOT_COMPARED.sub("", answer)) for question, answer in pairs]

@@ -1,7 +1,7 @@
 """ReAct: Yao et al. 2022, "ReAct: Synergizing Reasoning and Acting in Language Models", section 3.
 
-The loop is that of the released code. Search shows the retrieved passages, Lookup the next sentence of them that holds a
-text. The answer is brief and has citations, as in history-aware RAG; the paper asks for short answers to trivia questions.
+The loop is that of the released code. Search shows the retrieved passages. Lookup shows their next sentence with a given text.
+The answer is brief and has citations, as in history-aware RAG; the paper asks for short answers to trivia questions.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _ACTION = re.compile(r"\b(search|lookup|finish)\s*\[(.*?)\]\s*\.?\s*$", re.IGNOR
 
 
 async def react(asking: Asking) -> Outcome:
-    """Think and act until Finish: n + 1 model calls for n searches, at most the kit's most steps.
+    """Think and act until Finish: n + 1 model calls for n searches, at most `Kit.max_steps`.
 
     If a reply has no action, the action is asked for in one more call. An unknown action is observed as invalid. Both count
     as malformed. Without Finish the answer is empty, as in the released code.
@@ -71,7 +71,7 @@ class _Environment:
         self._hits: list[str] = []
 
     async def step(self, action: str, argument: str) -> str:
-        """Search or look up: the observation."""
+        """Search or look up, and return the observation."""
         if action == "search":
             documents = await self._asking.search(argument)
             self._sentences = [
@@ -97,7 +97,7 @@ def _parts(reply: str) -> tuple[str, str]:
 
 
 def _one_action(text: str) -> str:
-    """The first line, or a whole Finish, whose answer may have several lines."""
+    """The first line of an action, or all lines of a Finish."""
     text = text.strip()
     return text if re.match(r"finish\s*\[", text, re.IGNORECASE) else text.split("\n", 1)[0].strip()
 

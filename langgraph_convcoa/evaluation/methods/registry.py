@@ -22,11 +22,11 @@ class Method:
     """A method that can be named."""
 
     description: str  # one line, with the number of its model calls
-    make: Callable[[Kit, str], Answerer]  # makes it with a kit and its name
+    make: Callable[[Kit, str], Answerer]  # makes the method from a kit and a name
     searches: bool = True  # whether it needs a retriever
     asks: bool = True  # whether it needs a chat model
-    # Whether it keeps more of a conversation than its history: if a new process resumes a conversation in the middle, it
-    # must ask the earlier questions again.
+    # Whether the method keeps more of a conversation than the history. A run that resumes in the middle of a conversation
+    # asks the method the earlier questions again.
     remembers: bool = False
 
 

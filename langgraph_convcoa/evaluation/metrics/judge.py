@@ -16,7 +16,7 @@ from langgraph_convcoa.text.citations import without_marks
 from langgraph_convcoa.text.clean import flat
 
 CRITERIA = ("correct", "complete", "faithful", "concise")
-"""Right and to the point; all that the reference says; nothing unsupported; nothing unneeded."""
+"""In this order: right and to the point; all of the reference is there; nothing is unsupported; nothing is unneeded."""
 MOST = 2
 """The highest mark of a criterion; 0 is the lowest."""
 
@@ -87,16 +87,16 @@ class Judge:
         self.model = load_chat_model(model).model_copy(update={"disable_streaming": True})
 
     async def marks(self, case: Case, answer: str) -> Marks | None:
-        """The marks of an answer: one call, none for an empty answer. None if the reply cannot be read."""
+        """The marks of an answer: one call, and no call for an empty answer. Returns None if the reply cannot be read."""
         shown = flat(without_marks(answer))
         if not shown:
             return NO_MARKS
         return read_marks(await self._ask(render("judge_marks", case=case.text(), answer=shown)))
 
     async def better(self, case: Case, first: str, second: str) -> tuple[str, str] | None:
-        """The better of two answers, shown in this order ("A", "B" or "tie"), and why. None if the reply cannot be read.
+        """Which answer is better, "A" (the first), "B" or "tie", and why. The judge sees them in this order.
 
-        One call, none if both are the same or one is empty.
+        One call, and no call if both are the same or one is empty. Returns None if the reply cannot be read.
         """
         one, other = (flat(without_marks(answer)) for answer in (first, second))
         if one == other:
@@ -114,14 +114,14 @@ class Judge:
 
 
 def read_marks(reply: str) -> Marks | None:
-    """The marks of a judge's reply: four whole numbers from 0 to 2 in a JSON object; None of any other reply."""
+    """The marks of a judge's reply: four whole numbers from 0 to 2 in a JSON object; None for any other reply."""
     found = _object(reply)
     marks = {name: mark for name in CRITERIA if (mark := _mark(found.get(name))) is not None}
     return Marks(**marks, reason=_reason(found)) if len(marks) == len(CRITERIA) else None
 
 
 def read_better(reply: str) -> tuple[str, str] | None:
-    """The better answer of a judge's reply, "A", "B" or "tie", and why; None of any other reply."""
+    """The better answer of a judge's reply, "A", "B" or "tie", and why; None for any other reply."""
     found = _object(reply)
     said = str(found.get("better", "")).strip().strip(".").lower().removeprefix("answer ")
     better = {"a": "A", "b": "B", "tie": "tie"}.get(said)

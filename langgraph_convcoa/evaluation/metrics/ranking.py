@@ -1,6 +1,6 @@
 """Measures of a ranking against the gold ids. Relevance is binary; an id counts once, at its first place.
 
-Without a gold id they raise ValueError, but for `reciprocal_rank`.
+Without a gold id all of them raise ValueError, except `reciprocal_rank`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 
 
 def reciprocal_rank(ranking: Sequence[str], gold: Collection[str]) -> float:
-    """1 / rank of the first gold id, 0 where none is in the ranking.
+    """1 / rank of the first gold id, 0 if no gold id is in the ranking.
 
     Example:
         >>> reciprocal_rank(["a", "b", "c"], {"b", "c"})
@@ -33,7 +33,7 @@ def recall(ranking: Sequence[str], gold: Collection[str], k: int) -> float:
 
 
 def found_all(ranking: Sequence[str], gold: Collection[str], k: int) -> float:
-    """1 where all gold ids are among the first k, else 0: whether a question that needs all of them could be answered.
+    """1 if all gold ids are among the first k, else 0: whether a question that needs all of them could be answered.
 
     Example:
         >>> found_all(["a", "b", "c"], {"a", "c"}, k=2), found_all(["a", "b", "c"], {"a", "c"}, k=3)

@@ -56,9 +56,9 @@ def paired_test(differences: Sequence[Sample], *, resamples: int = 9999, seed: i
     """Two-sided paired randomisation test that the mean over sources of each source's mean difference is 0.
 
     Under the null hypothesis the two methods are exchangeable, so that the signs of a conversation's differences can be
-    flipped together (Smucker et al. 2007). With few conversations all signs are tried, else `resamples` draws of them.
+    flipped together (Smucker et al. 2007). With few conversations all signs are tried, else `resamples` random draws.
 
-    `differences` are one method's measures less the other's, for each source. Returns p, (m,); 1 if all are equal.
+    `differences` are one method's measures minus the other's, for each source. Returns p, (m,); 1 if all are equal.
     """
     parts = []
     for sample in differences:
@@ -69,7 +69,7 @@ def paired_test(differences: Sequence[Sample], *, resamples: int = 9999, seed: i
     for measure, column in enumerate(shares.T):
         # Conversations without a difference change nothing, whatever their sign.
         moved = column[column != 0]
-        # Of a single one both signs give a sum as large.
+        # With one conversation both signs give an equally large sum.
         if len(moved) < 2:
             continue
         test = stats.permutation_test(
@@ -86,5 +86,5 @@ def paired_test(differences: Sequence[Sample], *, resamples: int = 9999, seed: i
 
 
 def _total(values: Numbers, axis: int = -1) -> Numbers:
-    # Sums that are equal but for the order of their terms must tie.
+    # Rounded: the same terms in another order must give the same sum.
     return np.asarray(np.round(np.sum(values, axis=axis), _DIGITS))

@@ -1,1 +1,1 @@
-"""Reports: the kit of all, and the report of a run."""
+"""Reports: tables, the base of all reports, and the report of a run."""

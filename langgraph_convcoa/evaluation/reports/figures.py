@@ -23,7 +23,7 @@ _ERRORS_SHOWN = 3
 class Quality:
     """The mean of a measure over questions, and its 95% interval over conversations.
 
-    `p` is of a paired randomisation test against the first method, over the questions that both have; None for the first.
+    `p` comes from a paired randomisation test against the first method, over the questions that both have; None for the first.
     """
 
     mean: float
@@ -45,7 +45,7 @@ class MarkFigures:
 
 @dataclass(frozen=True)
 class PreferenceFigures:
-    """A method's answers against those of the first method, in pairs."""
+    """A method's answers in pairs with the answers of the first method."""
 
     wins: int
     ties: int
@@ -103,7 +103,7 @@ def figures_of(
 def quality_of(
     values: Mapping[str, tuple[str, float]], others: Mapping[str, tuple[str, float]] | None = None, seed: int = 0
 ) -> Quality:
-    """Mean, interval and test of values by question, each with its conversation; `others` are the first method's."""
+    """Mean, interval and test of values. Each question has a conversation and a value; `others` are the first method's."""
     column = np.array([[value] for _, value in values.values()])
     low, high = bootstrap_interval([Sample(column, [conversation for conversation, _ in values.values()])], seed=seed)
     p = None

@@ -17,22 +17,22 @@ _CELL = 200
 
 @dataclass(frozen=True)
 class Table:
-    """A table, as Markdown or at a terminal, where rich prints it."""
+    """A table that is shown as Markdown, or at a terminal by rich."""
 
     title: str  # may be empty
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
-    note: str = ""  # what the figures are
+    note: str = ""  # explains the figures
     left: int = 1  # the number of columns at the left that hold text
 
     def markdown(self) -> str:
-        """The table in Markdown; what a cell holds cannot end it."""
+        """The table in Markdown. The text of a cell cannot end the table."""
         rules = ["---" if place < self.left else "---:" for place in range(len(self.columns))]
         lines = ["| " + " | ".join(_cell(cell) for cell in row) + " |" for row in (self.columns, rules, *self.rows)]
         return "\n".join([*([f"## {self.title}", ""] if self.title else []), *([self.note, ""] if self.note else []), *lines])
 
     def __rich__(self) -> rich_table.Table:
-        # Text, since rich takes a string for markup.
+        # As `Text`, since rich reads a string as markup.
         shown = rich_table.Table(
             title=Text(self.title) if self.title else None, caption=Text(self.note) if self.note else None
         )

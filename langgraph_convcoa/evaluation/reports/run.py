@@ -35,7 +35,7 @@ _COSTS = {
 
 @dataclass(frozen=True, kw_only=True)
 class RunReport(Report):
-    """The figures of a run by method; the first method is what the others are tested against."""
+    """The figures of a run by method. All others are tested against the first method."""
 
     methods: tuple[MethodFigures, ...]  # methods without an answer yet are left out
     settings: dict[str, Any]  # as in the run's folder
@@ -196,5 +196,5 @@ def _interval(found: Quality, digits: int = 3) -> str:
 
 
 def _p(value: float | None) -> str:
-    """A p value, no finer than the number of draws."""
+    """A p value for a table. Values below 0.001 are not shown: the number of draws is too small for them."""
     return "≤0.001" if value is not None and value <= 0.001 else shown(value)

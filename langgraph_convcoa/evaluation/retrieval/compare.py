@@ -37,7 +37,7 @@ _BATCH = 64
 
 
 def default_methods(model: RetrieverModel | None, *, index: bool = False) -> tuple[str, ...]:
-    """The methods that are compared unless others are named: with a trained model those before and after training."""
+    """The methods that are compared unless others are named: with a trained model our methods before and after training."""
     ours = ("untrained-dense", "untrained", "trained-dense", "trained") if model else ("dense", "hybrid")
     return ours if index else (*PLAIN, *ours)
 
@@ -48,15 +48,15 @@ class RetrievalOptions:
 
     methods: Sequence[str] | None = None  # Names; `default_methods` and those of `further` when None.
     further: Mapping[str, BaseRetriever | Ranker] = field(default_factory=dict)  # Your own methods by name.
-    baseline: str | None = None  # What the others are tested against; `untrained` if it is measured, else the first.
+    baseline: str | None = None  # Method to test the others against; `untrained` if it is measured, else the first.
     model: RetrieverModel | str | Path | None = None  # A trained model, measured as `trained`.
     encoder: Encoder | str | None = None
     index: str | Path | None = None  # A folder with an index that is searched instead of the passages.
-    distractors: Iterable[Document] = ()  # They join the passages of the data set in the pool.
-    settings: Mapping[str, Any] | None = None  # Of `HopfieldRetriever`, such as `beta`, for all of its methods.
+    distractors: Iterable[Document] = ()  # Passages that are searched besides those of the data set.
+    settings: Mapping[str, Any] | None = None  # Settings of `HopfieldRetriever`, such as `beta`, for all methods with it.
     cache: PatternCache | None = None
     progress: Progress = False
-    seed: int = 0  # Of the intervals and tests.
+    seed: int = 0  # Seed of the intervals and tests.
 
 
 def evaluate_retrieval(dataset: Dataset, *, part: str = "", **options: Any) -> RetrievalReport:
@@ -66,7 +66,7 @@ def evaluate_retrieval(dataset: Dataset, *, part: str = "", **options: Any) -> R
     counted. `part` says which part of the data set the queries are; `options` are the fields of `RetrievalOptions`.
 
     Raises:
-        InputError: A method or the baseline is unknown, a method needs a model or rewrites that are not there, or no query
+        InputError: A method or the baseline is unknown, a method needs a model or rewrites that are missing, or no query
             has a gold passage in the pool.
     """
     (report,) = _reports([dataset], [part], RetrievalOptions(**options))
@@ -74,7 +74,7 @@ def evaluate_retrieval(dataset: Dataset, *, part: str = "", **options: Any) -> R
 
 
 def evaluate_sources(datasets: Sequence[Dataset], *, parts: Sequence[str] | None = None, **options: Any) -> SourcesReport:
-    """`evaluate_retrieval` for several data sets, each with its own pool, and the mean of the methods that all of them have.
+    """`evaluate_retrieval` for several data sets, each with its own pool, and the means of the methods that they share.
 
     Raises InputError if there is no data set or two have the same name, and as `evaluate_retrieval`.
     """

@@ -29,7 +29,7 @@ _PEERS = "The ideas of other papers are in a checkout of the repository: python 
 
 
 def retrieval_kind(method: str) -> str:
-    """A method's name without the ending that leaves BM25 out.
+    """A method's name without the ending "-dense", which stands for "without BM25".
 
     Example:
         >>> [retrieval_kind(method) for method in ("untrained-dense", "dense", "bm25")]
@@ -41,7 +41,7 @@ def retrieval_kind(method: str) -> str:
 def check_retrieval_methods(
     methods: Sequence[str], further: Collection[str], *, index: bool, model: bool, rewrites: bool
 ) -> None:
-    """Check that the methods, but those of `further`, are known and have the index, model and rewrites that they need."""
+    """Check that the methods, except those of `further`, are known and have the index, model and rewrites that they need."""
     known = [*(RETRIEVER if index else RETRIEVAL_METHODS), "untrained-dense", "trained-dense"]
     for method in methods or ["(none)"]:
         if method in further:

@@ -26,7 +26,7 @@ from langgraph_convcoa.retrieval.query.model import UNTRAINED, RetrieverModel
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 
 _DEPTH = 100
-"""Documents of a ranking that count."""
+"""Number of documents in a ranking."""
 
 Ranker = Callable[[Sequence[Query]], list[list[str]]]
 """Ranks documents for each query: their ids, best first."""
@@ -122,14 +122,14 @@ class Rankers:
         self._whole: Vectors | None = None
 
     def of(self, method: str) -> Ranker:
-        """The method of this name; its passages are encoded before this returns."""
+        """Return the ranker of a method. Its passages are encoded before this returns."""
         kind = retrieval_kind(method)
         if kind == "bm25":
             return self._bm25()
         if kind in _TEXTS:
             return self._one_vector(_TEXTS[kind])
         retriever = self._retriever("hybrid" if kind == "graph" else kind)
-        # A copy shares what is encoded.
+        # A copy shares the encoded passages.
         if kind == "graph":
             retriever = retriever.model_copy(update={"graph": True})
         elif method == "dense" or method.endswith(DENSE):
@@ -162,7 +162,7 @@ class Rankers:
         return rank
 
     def _one_vector(self, text: Callable[[Query], str]) -> Ranker:
-        """The encoder on a text of the query, with one vector for as much of a passage as it reads."""
+        """Rank by one vector for each passage. The encoder cuts off the end of a long passage."""
         if self._whole is None:
             texts = [pattern_text(document) for document in self._pool.passages]
             self._whole = encode_texts(self._encoder, texts, self._cache, self._progress)

@@ -24,7 +24,7 @@ METRICS: dict[str, Callable[[Sequence[str], Sequence[str]], float]] = {
     "nDCG@10": lambda ranking, gold: ndcg(ranking, gold, 10),
 }
 """Functions of a ranking and the gold ids. All@k is the share of the questions with all gold passages among the first k; it
-equals Recall@k where each question has one gold passage."""
+equals Recall@k if each question has one gold passage."""
 
 _DECIMALS = 4
 _RESAMPLES = 2000
@@ -32,7 +32,7 @@ _RESAMPLES = 2000
 
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """Measures of the queries that a method was asked: their n rising numbers, (n, m) values, n conversations."""
+    """Measures of the n queries that a method was asked: their indexes in ascending order, (n, m) values, n conversations."""
 
     rows: npt.NDArray[np.int64]
     values: npt.NDArray[np.float64]
@@ -49,7 +49,7 @@ class Measured:
 class MethodResult:
     """Figures of one method: the mean of each measure, its 95% interval, and p of a paired test against the baseline.
 
-    Over several sources it is the mean of their means. Intervals and tests are over conversations.
+    Over several sources a measure is the mean of its means in the sources. Intervals and tests are over conversations.
     """
 
     queries: int
@@ -70,7 +70,7 @@ class MethodResult:
 
 @dataclass(frozen=True)
 class RetrievalReport(Report):
-    """The measures of each method over one pool; MRR is of the first 100 documents.
+    """The measures of each method over one pool; MRR counts the first 100 documents.
 
     `left_out` counts the queries without a gold passage in the pool; `part` is the part of the data set, empty for all.
     """
@@ -143,7 +143,7 @@ def results_of(
 
 
 def _table(title: str, methods: Mapping[str, MethodResult], baseline: str) -> Table:
-    # All@k is shown where a question has several gold passages.
+    # All@k is shown if a question has several gold passages.
     same = [
         f"All@{k}"
         for k in (5, 10)

@@ -38,7 +38,7 @@ class Questions:
 
 
 def sample_conversations(queries: Sequence[Query], sample: int | None = None, seed: int = 0) -> Questions:
-    """Draw whole conversations at random until they hold `sample` questions; all if it is None.
+    """Draw whole conversations at random until they hold `sample` questions; all if `sample` is None.
 
     A question without a known answer is asked if others of its conversation have one. Raises InputError if no question has a
     known answer.
@@ -74,7 +74,7 @@ def own_history(question: Query, earlier: Sequence[Query], answers: Mapping[str,
     """
     pairs: list[tuple[str, str]] = []
     before = len(earlier)
-    # From the end: the order tells apart equal questions.
+    # From the end: if a question was asked twice, the order decides which one is meant.
     for asked, gold in reversed(question.history):
         place = next((n for n in range(before - 1, -1, -1) if _plain(earlier[n].question) == _plain(asked)), None)
         if place is None:

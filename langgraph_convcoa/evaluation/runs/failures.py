@@ -1,4 +1,4 @@
-"""Failures of a run: what is said of them, and which of them the next question would meet too."""
+"""Failures of a run: their description, and which of them the next question would meet too."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from langgraph_convcoa.reasoning.models import status_code
 PATIENCE = 10
 """The run ends after this many hopeless failures in a row."""
 
-# With a spent quota, or a rate limit that outlasts the client's retries, too: the run can be resumed later.
+# Also a spent quota, and a rate limit that outlasts the client's retries: the run can be resumed later.
 _HOPELESS = (401, 402, 403, 404, 429)
 
 

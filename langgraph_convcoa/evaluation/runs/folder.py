@@ -25,7 +25,7 @@ ANSWERS, REPLIES = "answers.jsonl", "replies.sqlite"
 
 _SETTINGS, _LOCK = "settings.json", "run.lock"
 _JUDGEMENTS = "judgements.jsonl"
-# The settings are removed last: after a kill the answers that are left still have theirs.
+# The settings are removed last: after a kill, answers that were not removed yet still have their settings.
 _OWN = (ANSWERS, REPLIES, f"{REPLIES}-wal", f"{REPLIES}-shm", _JUDGEMENTS, "report.json", "report.md", _SETTINGS)
 
 
@@ -33,8 +33,8 @@ class RunFolder:
     """A run on disk, written by one process at a time; a context manager.
 
     `settings.json` describes the run, `answers.jsonl` has a line for each question and method, `replies.sqlite` the model's
-    replies. A line that a kill tore is dropped, and its question asked again. Raises InputError if the folder has other
-    settings (but `MAY_CHANGE`), holds something else, or is written to by another process.
+    replies. A line that a kill cut off is dropped, and its question is asked again. Raises InputError if the folder has other
+    settings (except `MAY_CHANGE`), holds something else, or is written to by another process.
     """
 
     def __init__(self, path: str | Path, settings: Mapping[str, Any], *, fresh: bool = False) -> None:
@@ -82,7 +82,7 @@ class RunFolder:
         return (record for _, record in self._lines() if methods is None or record.method in methods)
 
     def write_judgements(self, lines: Iterable[str]) -> None:
-        """Replace a judge's verdicts by others, all at once."""
+        """Write the verdicts of a judge. They replace earlier verdicts all at once."""
         try:
             with replacing(self.path / _JUDGEMENTS, private=True) as part:
                 part.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", errors="replace", newline="\n")
@@ -90,7 +90,7 @@ class RunFolder:
             raise self._unwritable(error) from error
 
     def drop_failed(self) -> int:
-        """Drop the questions that failed and the later ones of their conversations; returns how many."""
+        """Drop the questions that failed and the later ones of their conversations; returns their number."""
         failed: set[tuple[str, str]] = set()
         dropped = 0
         with replacing(self._file) as kept, kept.open("wb") as out:
@@ -129,7 +129,7 @@ class RunFolder:
                 part.write_text(json.dumps(self.settings, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
             if self._file.exists():
                 with self._file.open("r+b") as stream:
-                    # Only the last line can be torn.
+                    # Only the last line can be cut off.
                     stream.truncate(sum(len(line) for line in stream if line.endswith(b"\n")))
             private_file(self._file)
             return self._file.open("ab")

@@ -1,4 +1,4 @@
-"""Judges the answers of a run in one pass: marks of each answer, and the better of two, in an order that is drawn."""
+"""Judges the answers of a run in one pass: marks of each answer, and the better of two answers in random order."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class Marked:
-    """The marks of an answer; None if there is no readable reply."""
+    """An answer with its marks, which are None if there is no readable reply."""
 
     method: str
     id: str
@@ -41,7 +41,7 @@ class Preference:
     conversation: str
     first: str  # the method whose answer was shown as A
     second: str
-    better: str | None  # the method; "" for a tie, None if there is no readable reply
+    better: str | None  # the better method; "" for a tie, None if there is no readable reply
     reason: str = ""
 
 
@@ -66,10 +66,10 @@ def judge_run(
 ) -> Verdicts:
     """Judge the answers of a folder.
 
-    Every answer to a question with a known answer gets marks. The first method's answer is compared with that of each other
-    method. The judge sees the conversation of the data, the right answers, and the gold passages, whose `texts` are given by
-    id. The order of two answers is drawn with the seed. An empty answer has marks of 0 and loses without a call. The verdicts
-    are written to `judgements.jsonl`. Raises ModelError if `PATIENCE` verdicts in a row failed for want of a key, a model or a
+    Every answer to a question with a known answer gets marks. The first method's answer is compared with the answer of each
+    other method. The judge sees the conversation of the data, the right answers, and the gold passages (`texts` by id). The
+    order of two answers is drawn with the seed. An empty answer has marks of 0 and loses without a call. The verdicts are
+    written to `judgements.jsonl`. Raises ModelError if `PATIENCE` verdicts in a row failed for lack of a key, a model or a
     server.
     """
     chosen = settings or RunSettings()

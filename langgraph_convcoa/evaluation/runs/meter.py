@@ -14,7 +14,7 @@ from langgraph_convcoa.usage import UsageCounter
 
 
 class Meter(UsageCounter):
-    """Counts the calls, tokens and searches under the config that holds it, and the time since its construction.
+    """A callback that counts calls, tokens and searches, and the time since it was made.
 
     A cached reply counts with the time that it took at first, so costs do not depend on earlier runs. Failed requests count
     with an estimate of their input. If a retriever asks another retriever, only the outer one counts.

@@ -24,9 +24,9 @@ KEPT = "convcoa_kept"
 
 _STAMP = (0x434F5251, 2)
 _TABLE = "CREATE TABLE replies (key BLOB PRIMARY KEY, reply TEXT, tokens INTEGER, seconds REAL)"
-# If a request was made several times at once, the first reply stays, since it may be in use; all of them were paid for.
+# If a request was made several times at once, the first reply stays, since it may be in use. All replies were paid for.
 _KEEP = "INSERT INTO replies VALUES (?, ?, ?, ?) ON CONFLICT (key) DO UPDATE SET tokens = tokens + excluded.tokens"
-# Fields that differ between replies of the same text; a reply that goes into the next prompt must not change its key.
+# Fields that differ between replies of the same text. They must not change the key of a prompt that holds a reply.
 _PASSING = ("id", "response_metadata", "usage_metadata")
 _CHARACTERS_PER_TOKEN = 4
 _Model = TypeVar("_Model", bound=BaseChatModel)
@@ -117,7 +117,7 @@ class ReplyCache(BaseCache):
 def keep_replies(model: _Model, cache: ReplyCache) -> _Model:
     """Copy a model so that its replies are cached; the copy does not stream, since LangChain caches no streams.
 
-    Raises ModelError if the model is wrapped, such as in fallbacks: a figure is of one model.
+    Raises ModelError if the model is wrapped, such as in fallbacks: figures are about one model.
     """
     given: object = model
     if not isinstance(given, BaseChatModel):

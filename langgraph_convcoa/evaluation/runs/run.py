@@ -31,7 +31,7 @@ class RunSettings:
 
     concurrency: int = 8  # conversations at the same time
     gold_history: bool = False  # earlier turns have the data's answers instead of the method's own
-    # No question is started after the replies, with those of earlier starts, cost this many tokens; None for no limit.
+    # No question is started after the replies of this and earlier starts cost this many tokens; None for no limit.
     max_tokens: int | None = None
 
     def __post_init__(self) -> None:
@@ -51,12 +51,12 @@ def run_methods(
     """Ask every method every question that the folder has no answer to yet.
 
     The methods go through a conversation one after another, turn by turn, so a run that stops early has the same
-    conversations of all methods. A question that fails is written down with its error. A failure that the next question would
+    conversations for all methods. A question that fails is written down with its error. A failure that the next question would
     meet too (a wrong key, a spent quota, no server) is not written down: the conversation waits for the next start. Ctrl-C
     lets the questions under way finish; a second one stops at once.
 
     `remembering` names the methods that keep more of a conversation than its history. Returns why the run stopped early; empty
-    if it did not. Raises ModelError if `PATIENCE` such failures came in a row, or nothing else came.
+    if it did not. Raises ModelError after `PATIENCE` such failures in a row, or if there was nothing else.
     """
     with interruptions() as interrupted:
         tell = notify or (lambda _message: None)
@@ -85,7 +85,7 @@ class _Run:
     stopped: str = ""
     known: dict[tuple[str, str], str | None] = field(default_factory=dict)
     in_a_row: int = 0  # hopeless failures since the last answer
-    hopeless: str = ""  # the last of them
+    hopeless: str = ""  # text of the last hopeless failure
     written: int = 0
 
     async def all(self, questions: Questions, progress: Progress) -> str:
@@ -118,7 +118,7 @@ class _Run:
         return self.stopped or self.hopeless
 
     async def converse(self, method: str, conversation: Conversation, advance: Callable[[int], None]) -> None:
-        """One method goes through one conversation, from where it was left."""
+        """Ask one method the open questions of one conversation."""
         answers: dict[str, str | None] = {}
         before: list[Turn] = []
         for place, question in enumerate(conversation.questions):

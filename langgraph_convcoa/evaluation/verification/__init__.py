@@ -1,1 +1,1 @@
-"""Measurements of verification: human ratings, right and wrong guesses."""
+"""Measurements of verifiers on labelled claims and on answers that people rated."""

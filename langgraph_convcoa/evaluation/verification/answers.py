@@ -25,8 +25,8 @@ _FAITHFUL, _FULLY = 3.0, 4.0
 class RatingsRow:
     """A verifier over all answers; the score of an answer is the mean of its sentences' scores.
 
-    `auc`: of answers rated at least 3 against the others; `spearman`: of scores and ratings; `rejected`: the share of the
-    sentences of answers rated 4 that the verifier does not support, of `sentences` in all.
+    `auc` compares answers rated at least 3 with the others, and `spearman` scores with ratings. `rejected` is the share of
+    sentences in answers rated 4 that the verifier does not support; there are `sentences` of them.
     """
 
     verifier: str

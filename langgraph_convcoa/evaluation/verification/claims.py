@@ -1,4 +1,4 @@
-"""Verifiers on labelled claims: what they accept of the true and of the false ones, by kind, and what it costs."""
+"""Verifiers on labelled claims: the shares of true and false claims that they accept, by kind, and the time for a claim."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _THRESHOLDS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 
 @dataclass(frozen=True)
 class AcceptedRow:
-    """A kind of claims: how many are true and false, and the share of each that the verifier accepts (None without any)."""
+    """The true and false claims of a kind, and the share of each that the verifier accepts; None without such claims."""
 
     kind: str
     true: int
@@ -59,7 +59,7 @@ class VerifierRow:
 
 @dataclass(frozen=True)
 class VerificationReport(Report):
-    """What verifiers accept."""
+    """The shares of claims that verifiers accept, with AUC, calibration and time."""
 
     rows: tuple[VerifierRow, ...]
 

@@ -37,7 +37,7 @@ PAPER_FORM = {"look_first": False}
 
 
 class PlayedPlan(Reasoner):
-    """Plays the plan in the configuration of an asynchronous run. A frozen reasoner writes the second call."""
+    """Plays the plan that the config of an asynchronous run holds. A frozen reasoner writes the second call."""
 
     def __init__(self, frozen: Reasoner) -> None:
         self.frozen = frozen
@@ -71,7 +71,7 @@ class Environment:
     `context` are the settings of the turns, the papers' form when None. `concurrency` turns are played at the same time.
 
     Raises:
-        InputError: As `build_graph`; or a malformed plan could earn as much as one that is played.
+        InputError: As `build_graph`, or if a malformed plan could earn as much as a played plan.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class Environment:
         self._graph = build_graph(actions=known, reasoner=played, context=settings).compile()
         self.actions = [action.name for action in known]
         if not isinstance(settings, ConvCoAContext):
-            # Without the settings of actions.
+            # The settings of actions are left out.
             settings = ConvCoAContext.model_validate({n: v for n, v in settings.items() if n in ConvCoAContext.model_fields})
         self.most = settings.max_sub_questions
         self.reward_settings = reward or RewardSettings()
@@ -109,7 +109,7 @@ class Environment:
         raise InputError(f"No plan is asked for {question[:80]!r}: leave the question out.")
 
     async def play(self, plan: str, question: str, history: History = ()) -> ConvCoAOutput:
-        """The output of a turn with this plan, which is read tolerantly, as the graph does. Usage does not count its call."""
+        """The output of a turn with this plan. It is read as tolerantly as in a graph. Usage does not count its call."""
         config: RunnableConfig = {"configurable": {_PLAN: plan}}
         output: ConvCoAOutput = await self._graph.ainvoke({"messages": _messages(question, history)}, config)  # type: ignore[assignment]
         return output
@@ -130,9 +130,9 @@ class Environment:
         return await turn_reward(plan, output, turn.question, turn.references, self.reward_settings)
 
     async def rewards(self, plans: Sequence[str], turns: Sequence[Query]) -> list[TurnReward | None]:
-        """The rewards of plans, each for its turn; equal ones are played once.
+        """The rewards of plans, each for its turn. A plan that is there twice for a turn is played once.
 
-        None if a turn or its reward failed, which is logged: TRL leaves such a plan out.
+        A reward is None if its turn failed, which is logged. TRL leaves such a plan out.
         """
         slots = asyncio.Semaphore(self._concurrency)
 
@@ -146,7 +146,7 @@ class Environment:
 
         played: dict[tuple[str, str], asyncio.Task[TurnReward | None]] = {}
         for plan, turn in zip(plans, turns, strict=True):
-            # Turns of two data sets may have one id.
+            # Not by id: turns of two data sets may have the same id.
             if (plan, repr(turn)) not in played:
                 played[plan, repr(turn)] = asyncio.ensure_future(one(plan, turn))
         return [await played[plan, repr(turn)] for plan, turn in zip(plans, turns, strict=True)]

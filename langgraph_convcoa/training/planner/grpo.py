@@ -33,18 +33,18 @@ class PlannerTraining:
     """
 
     steps: int = 200  # Updates of the weights.
-    questions: int = 4  # In a step.
+    questions: int = 4  # Questions in a step.
     group: int = 4  # Sampled plans of a question, which are compared with each other; as in the paper.
     longest: int = 256  # Most tokens of a plan.
-    learning_rate: float = 1e-5  # The highest, of AdamW; it falls linearly to 0.
+    learning_rate: float = 1e-5  # Of AdamW at the start; it falls linearly to 0.
     beta: float = 0.04  # Weight of the KL term.
-    temperature: float = 1.0  # Of the sampled plans.
-    rank: int = 16  # Of LoRA.
+    temperature: float = 1.0  # Temperature of the sampled plans.
+    rank: int = 16  # Rank of LoRA.
     layers: int | None = None  # LoRA in the last layers only; in all when None.
     full: bool = False  # Train all weights instead of LoRA.
     vllm: bool = False  # Sample with vLLM in the same process.
     checkpoint_every: int = 10  # Steps between two checkpoints.
-    seed: int = 0  # Of all random draws.
+    seed: int = 0  # Seed of all random draws.
 
     def __post_init__(self) -> None:
         check_least(self, steps=1, questions=1, group=2, longest=8, rank=1, checkpoint_every=1, seed=0, beta=0)

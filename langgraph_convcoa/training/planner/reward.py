@@ -6,7 +6,7 @@ for a guess that the evidence supports, -1 for an unsupported guess that is not 
 Cases that the paper leaves open:
 
 - **Declined.** A sub-question without a guess earns 0.
-- **Corrected.** A guess that another answer replaced, also the nearest fact (`partial`), earns 0.
+- **Corrected.** A guess that another answer replaced earns 0, also if that is only the nearest fact (`partial`).
 - **Recalled.** A sub-question that the knowledge set answered earns 0, and saves its retrieval.
 - **Failed.** A guess whose look-up failed earns 0; the look-up is counted.
 - **No sub-question.** An empty chain is one look-up of the question. An answer that the plan gave at once is judged as its
@@ -58,8 +58,8 @@ class RewardSettings:
     hallucinated: float = -1.0  # R_sub of an unsupported guess that is not corrected.
     retrieval: float = 0.05  # Cost of a retrieval.
     malformed: float = -2.0  # The whole reward of a plan that is not of the requested form.
-    match: Match = "cover_em"  # "em" (as in the paper), "cover_em" (for sentences) or "f1" (from 0.5).
-    own: Own | None = None  # A reward of your own, added to that of every plan that is played.
+    match: Match = "cover_em"  # "em" (as in the paper), "cover_em" (for sentences) or "f1" (at least 0.5).
+    own: Own | None = None  # A reward of your own, added to the reward of every played plan.
 
     def __post_init__(self) -> None:
         for name in ("final", "kept", "hallucinated", "retrieval", "malformed"):
@@ -71,7 +71,7 @@ class RewardSettings:
     def check(self, sub_questions: int = 6) -> None:
         """Raise InputError if a malformed plan could earn as much as one with this number of sub-questions.
 
-        A turn looks its question up, and each sub-question at most three times: deeper, and with another input.
+        A turn looks up its question once, and each sub-question at most three times: first, deeper, and with another input.
         """
         retrievals = 1 + 3 * sub_questions
         worst = min(self.final, 0) + min(self.kept, self.hallucinated, 0) - max(self.retrieval, 0) * retrievals
@@ -93,12 +93,12 @@ class TurnReward:
     fault: str = ""  # What is wrong with a malformed plan.
     matched: float = 0.0  # How well the final answer matches, in [0, 1].
     n: int = 0  # Sub-questions of the plan.
-    verdicts: tuple[Verdict, ...] = ()  # Of each guess; for an empty chain, of the answer given at once.
+    verdicts: tuple[Verdict, ...] = ()  # On each guess; with an empty chain, on the answer given at once.
     retrievals: int = 0
 
     @property
     def total(self) -> float:
-        """R."""
+        """R, the sum of the parts."""
         return self.final + self.sub_questions + self.efficiency + self.own + self.penalty
 
     def figures(self) -> dict[str, float]:
@@ -166,9 +166,9 @@ def answer_matches(
 
 
 def _told(answer: str, output: ConvCoAOutput) -> str:
-    """An answer without the sub-questions that it quotes, whole or cut short, and without unsupported sentences.
+    """An answer without the sub-questions that it quotes, and without claimless sentences that are not in the evidence.
 
-    A sentence without a claim is not verified, so a plan could list there what it does not know. Names and titles can look
+    A sentence without a claim is not verified, so a plan could list guesses there. Names and titles can look
     like such sentences ("The Who", "Who's Afraid of Virginia Woolf?"): they count if they are in the evidence.
     """
     answer = " ".join(answer.split())

@@ -31,7 +31,7 @@ Turn = tuple[str, str]
 _TURNS = (1, 2, 3, 4, 5)
 _TURN_WEIGHTS = (0.35, 0.28, 0.2, 0.11, 0.06)
 _NEAR = 12
-"""Earlier turns come from this many questions before, in the article."""
+"""Earlier turns are drawn from at most this many questions of the article, the nearest before the question."""
 _UNNAMED = 0.25
 _LONG_ANSWER = 0.4
 _NO_ANSWER = 0.1
@@ -74,7 +74,7 @@ class _Article:
 def synthetic_conversations(dataset: Dataset, count: int, *, seed: int = 0) -> list[TrainingExample]:
     """Conversations made from single-turn questions over titled passages.
 
-    About a quarter of the questions do not need the history: half of these stay with its topic, the others leave it. Questions
+    About a quarter of the questions do not need the history: half of these keep its topic, the others change it. Questions
     that are not in the data have no gold passage. Raises InputError if fewer than two titled articles have questions.
     """
     if count < 1:
@@ -127,7 +127,7 @@ def _example(article: _Article, place: int, articles: Sequence[_Article], rng: r
         case "switch":
             other = rng.choice([one for one in articles if one is not article])
             history = _history(other, rng.randrange(1, len(other.questions)), rng)
-            # Nothing tells what an unnamed topic would be.
+            # Not `full`: the history does not name the topic if the question leaves it out.
             made = query.question, query.question
         case "return":
             other = rng.choice([one for one in articles if one is not article])
@@ -240,8 +240,8 @@ def with_synthetic(
 ) -> TrainingData:
     """The data with synthetic conversations, and with some single-turn questions as they are.
 
-    The turns of a real conversation often share one passage: a head trained on these alone learns that the history is always
-    right. Raises InputError if a passage id stands for two texts.
+    The turns of a real conversation often share one passage: a head trained only on these learns to always follow
+    the history. Raises InputError if a passage id stands for two texts.
     """
     examples = list(data.examples)
     passages = {str(passage.id): passage for passage in data.passages}

@@ -1,4 +1,4 @@
-"""Rules that leave out of a question what the turns before it say."""
+"""Rules that shorten a question: they leave out the parts that earlier turns say."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Topic:
 
     @classmethod
     def of(cls, title: str, passages: Sequence[str]) -> Topic:
-        """The topic of an article, its pronoun and its noun taken from its own text."""
+        """The topic of an article, with the pronoun and the noun that the text of the article uses."""
         title = unquote(title)
         name = re.sub(r"\s*\(.*?\)\s*", " ", title).strip() or title
         counts = Counter(_CLASS[match.lower()] for text in passages[:20] for match in _PRONOUN_WORDS.findall(text))
@@ -63,7 +63,7 @@ class Topic:
         return cls(name, tuple(sorted(names, key=len, reverse=True)), subject, kind)
 
     def named(self, text: str) -> re.Match[str] | None:
-        """Where a text names the topic."""
+        """The first place where a text names the topic, or None."""
         return self._pattern.search(text)
 
     @cached_property
@@ -110,7 +110,7 @@ def dropped(question: str, topic: Topic) -> str | None:
 
 
 def definite(question: str, topic: Topic) -> str | None:
-    """The question with "the city" or "the singer" instead of the topic, or None without a noun for it."""
+    """The question with "the city" or "the singer" instead of the topic, or None if the topic has no noun."""
     found = topic.named(question)
     if found is None or not topic.kind:
         return None
@@ -119,7 +119,7 @@ def definite(question: str, topic: Topic) -> str | None:
 
 
 def entity_pronoun(question: str, earlier: str, rng: random.Random) -> str | None:
-    """The question with "it", "that" or "they" instead of a name of the turns before, or None if there is none."""
+    """The question with "it", "that" or "they" instead of a name from earlier turns, or None if it has no such name."""
     shared = [match for match in _CAPITALISED.finditer(question) if match.group() in earlier]
     if not shared:
         return None
@@ -128,7 +128,7 @@ def entity_pronoun(question: str, earlier: str, rng: random.Random) -> str | Non
 
 
 def other_question_word(question: str, rng: random.Random) -> tuple[str, str] | None:
-    """A following question of one word, such as "Why?", and that question in full."""
+    """A follow-up question of one word, such as "Why?", and the same question in full."""
     if _AUXILIARY.match(question) is None:
         return None
     first, rest = question.split(maxsplit=1)
@@ -138,7 +138,7 @@ def other_question_word(question: str, rng: random.Random) -> tuple[str, str] | 
 
 
 def other_year(question: str, rng: random.Random) -> tuple[str, str] | None:
-    """A following question about another year, and that question in full."""
+    """A follow-up question about another year, and the same question in full."""
     found = _YEAR.search(question)
     if found is None:
         return None
