@@ -90,19 +90,18 @@ def answer_chances(candidate: Candidate, query: Query) -> NDArray[np.float64]:
 
 
 def _stretches(worth: Sequence[NDArray[np.float64]], price: float, budget: int) -> dict[int, Stretch]:
-    """The best sentence, and a stretch of each further one that is worth its price."""
-    chosen: dict[int, Stretch] = {}
-    for place, values in enumerate(worth):
-        least = MIN_STRETCH if place else min(WHOLE, budget - 1)
-        first, end = _best_stretch(values - price)
-        if end - first < least:
-            first, end = _best_of_size(values, least)
-        if place:
-            first = first if first > SLACK else 0
-            end = end if len(values) - end > SLACK else len(values)
+    """A stretch of the best sentence, and the beginning of each further one if it is worth its price.
+
+    A further sentence keeps its subject: "…Ada Byron in 1843" would answer a question about something else.
+    """
+    best, least = _best_stretch(worth[0] - price), min(WHOLE, budget - 1)
+    chosen = {0: best if best[1] - best[0] >= least else _best_of_size(worth[0], least)}
+    for place, values in enumerate(worth[1:], start=1):
+        end = max(int(np.argmax(np.cumsum(values - price))) + 1, min(MIN_STRETCH, len(values)))
+        end = end if len(values) - end > SLACK else len(values)
         # The citation mark costs a word.
-        if place == 0 or values[first:end].sum() > price * (end - first + 1):
-            chosen[place] = first, end
+        if values[:end].sum() > price * (end + 1):
+            chosen[place] = 0, end
     return chosen
 
 

@@ -442,15 +442,16 @@ def test_marks_of_the_source_are_no_citations() -> None:
     assert re.findall(r"\[\d+\]", text) == ["[1]"]
 
 
-def test_a_long_further_sentence_is_clipped_around_its_answer() -> None:
-    best = "The Hopfield network was introduced by John Hopfield"
-    filler = " ".join(f"filler{n}" for n in range(60))
-    document = Document(f"{best}. {filler}, the Hopfield network was introduced by Ada Byron too, {filler}.", id="h")
+def test_a_further_sentence_keeps_its_subject() -> None:
+    best, filler = "The Hopfield network was introduced by John Hopfield", " ".join(f"filler{n}" for n in range(30))
+    further = f"The sparse Hopfield network, {filler}, was introduced by Ada Byron, {filler}"
+    document = Document(f"{best}. {further}.", id="h")
     question = "Who introduced the Hopfield network?"
-    text = answer(question, [item(question, evidence=[document])], [document], words=30)
-    assert text.startswith(f"{best} [1]. …")
-    assert "introduced by Ada Byron" in text
-    assert len(text.split()) <= 30
+    for words in (30, 60):
+        text = answer(question, [item(question, evidence=[document])], [document], words=words)
+        assert text.startswith(f"{best} [1]. The sparse Hopfield network, filler0")
+        assert text.endswith("… [1].")
+        assert len(text.split()) <= words
 
 
 def test_a_long_sentence_is_clipped_around_its_core() -> None:
