@@ -84,7 +84,7 @@ def compare_engine(
     Passages that the engine already holds under the tenant are searched too: give an empty collection or tenant.
 
     Raises:
-        InputError: The data set has no passages or no questions with one of them, or a number is below 1.
+        InputError: The data set has no passages or no questions with a gold passage, or a number is below 1.
         RetrievalError: The engine fails, or was encoded by another encoder.
     """
     if not candidates or min(candidates) < 1:

@@ -98,9 +98,9 @@ def training_cost(
 ) -> TrainingCostReport:
     """Train by several methods and measure each on the way (Pan et al. 2024b, table 3).
 
-    All start from one encoder and have the same examples in the same order, the DPR loss and the same number of steps. Each
-    has its own scale of the scores. The head has two hard negatives for a question in a batch, the others have three. Every
-    method is measured on the passages and some questions of `dev`, by its own scores, without BM25. The peak memory of a
+    All methods start from one encoder and have the same examples in the same order, the DPR loss and the same number of steps.
+    Each has its own scale of the scores. The head has two hard negatives for a question in a batch, the others have three.
+    Every method is measured on the passages and some questions of `dev`, by its own scores, without BM25. The peak memory of a
     method includes that of the methods before it.
 
     Raises:

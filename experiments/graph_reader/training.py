@@ -82,7 +82,7 @@ def _with_neighbours(dataset: Dataset, gold: Sequence[int], passages: int, seed:
 
 
 def answer_loss(module: GraphReaderModel, items: Sequence[ReaderText]) -> Tensor:
-    """Mean cross-entropy of the answers; the tokens of the prompt have none."""
+    """Mean cross-entropy of the answers; the tokens of the prompt do not count."""
     return module.losses(items).mean()
 
 

@@ -44,7 +44,7 @@ class PlannerRow:
     planner: str
     means: Mapping[str, float]
     intervals: Mapping[str, tuple[float, float]]  # 95%, bootstrapped over conversations.
-    p: Mapping[str, float] | None  # Paired test over conversations against the first planner, which has none.
+    p: Mapping[str, float] | None  # Paired test over conversations against the first planner; None for that planner.
 
 
 def write_plans(
@@ -61,7 +61,7 @@ def write_plans(
     Args:
         planner: Name or folder of a language model, or folder of an adapter.
         prompts: Chats, n of them.
-        longest: Most tokens of a plan.
+        longest: Maximum number of tokens of a plan.
         temperature: 0 takes the most likely token.
         seed: Seed of the sampling.
         batch_size: Plans written at a time.

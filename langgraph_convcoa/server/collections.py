@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 
 MOST_COLLECTIONS = 50
-"""Most collections of one user."""
+"""Maximum number of collections of one user."""
 FIRST = "My documents"
-"""Name of the collection that is made for a user who has none."""
+"""Name of the collection that is made for a user without collections."""
 _TELL_SECONDS = 2.0
 _ABOUT, _INDEX, _ORIGINALS = "collection.json", "index", "files"
 
@@ -70,7 +70,7 @@ class Collection:
         return [one for entry in self.documents() if entry["source"] == source for one in entry["ids"]]
 
     def remove(self, source: str) -> bool:
-        """Delete the documents of a source. Returns False if there are none."""
+        """Delete the documents of a source. Returns False if it has no documents."""
         if self.folder is None or self.retriever is None:
             raise InputError(f"{self.name!r} was given on the command line and cannot be changed here")
         with self.lock:
@@ -125,7 +125,7 @@ class Collections:
         shown: Collections of the command line.
         folder: Folder of the users' collections, with a folder for each user.
         new_retriever: Opens the index in a folder, or makes an empty one if there is none.
-        sources: The fingerprint of what all collections share: tables and the web.
+        sources: The fingerprint of the tables and the web search, which all collections share.
         make_turns: Makes the `Turns` of a collection. Called once for each collection.
     """
 
@@ -148,7 +148,7 @@ class Collections:
         self._tellers = ThreadPoolExecutor(len(shown) + MOST_COLLECTIONS, "collections")
 
     def of(self, user: str) -> list[Collection]:
-        """The command line's collections, then the user's own; there is always one."""
+        """The command line's collections, then the user's own. If there is none, one is made."""
         with self._lock:
             own = self._own(user)
             if not own and not self.shown:

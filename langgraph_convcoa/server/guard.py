@@ -33,7 +33,7 @@ COOKIE = "convcoa_session"
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 SHORTEST_TOKEN = 16
 MOST_JSON = 4_000_000
-"""Most bytes of a request's JSON."""
+"""Maximum number of bytes of a request's JSON."""
 WRONG_TOKEN_SECONDS = 0.5
 _SAFE = ("GET", "HEAD", "OPTIONS")
 _LONGEST_USER = 200
@@ -73,7 +73,7 @@ class Access:
         proxies: The addresses from which that header is believed.
         names: Host names of the server besides those of loopback, as browsers write them.
         origins: Other origins whose pages may call it, such as that of agent-chat-ui.
-        max_upload: The most bytes of an upload request.
+        max_upload: The maximum number of bytes of an upload request.
     """
 
     host: str = "127.0.0.1"

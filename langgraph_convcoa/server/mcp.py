@@ -28,7 +28,7 @@ from langgraph_convcoa.storage.turns import INTERRUPT, Turns
 from langgraph_convcoa.text.clean import flat
 
 _RESOURCE = 100_000
-"""Most characters of a passage that is read as a resource."""
+"""Maximum number of characters of a passage that is read as a resource."""
 _MOST_PASSAGES, _MOST_TURNS, _LONGEST_QUESTION = 20, 100, 10_000
 _THREADS_IN_MEMORY = 1_000
 """Number of conversations kept in memory: the latest ones."""

@@ -10,7 +10,7 @@ from langchain_core.documents import Document
 from pydantic import BaseModel, Field
 
 TEXT, QUOTE = 2_000, 500
-"""Most characters of a passage that was found, and of a quote."""
+"""Maximum number of characters of a passage that was found, and of a quote."""
 
 
 def passage_uri(id_: str) -> str:

@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 _BETWEEN_QUOTES = " … "
 _MOST_TEXT = 100_000
-"""Most characters of the text that is shown: the id may name a whole document."""
+"""Maximum number of characters of the text that is shown: the id may name a whole document."""
 _PART = re.compile(r"(.+)#(\d+)\Z", re.DOTALL)
 
 
 def passage_json(retriever: HopfieldRetriever, identity: str, quote: str) -> dict[str, Any] | None:
-    """A passage as the page shows it; None if there is none with this id."""
+    """A passage as the page shows it, or None if no passage has this id."""
     found = retriever.get_by_ids([identity])
     if not found:
         return None

@@ -120,7 +120,7 @@ async def _schemas(service: Service, user: str, request: Request) -> Any:
 
 def _thread(service: Service, user: str, entry: Mapping[str, Any], values: Mapping[str, Any] | None = None) -> dict[str, Any]:
     if values is None:
-        # Clients name the entries of a list after their first message: nothing else is needed.
+        # Clients name the entries of a list after their first message: no more is needed.
         question = str(entry.get("question") or "")
         values = {"messages": [{"type": "human", "content": question, "id": "first"}]} if question else {}
     return {

@@ -19,7 +19,7 @@ from langgraph_convcoa.server.wire import event, to_json
 PING_SECONDS = 15.0
 """Seconds without an event after which a comment is sent, so that proxies keep the connection open."""
 _MOST_BYTES = 8_000_000
-"""Most bytes of the events of one run. The oldest events are dropped."""
+"""Maximum number of bytes of the events of one run. The oldest events are dropped."""
 _KEPT_BYTES, _KEPT_RUNS = 16_000_000, 200
 """Bytes and number of ended runs that are kept."""
 _LOGGER = logging.getLogger(__name__)

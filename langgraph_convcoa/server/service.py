@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 
 MOST_RUNS = 200
-"""Runs of all users at the same time; one more is refused."""
+"""Maximum number of runs at the same time, over all users. A further run is refused."""
 _TURN_THREADS, _OWN_THREADS = 2 * MOST_RUNS, 16
 """Threads for turns (a synchronous model, action or retriever occupies one while it works), and for the server itself."""
 _LOCK_SECONDS = 5.0

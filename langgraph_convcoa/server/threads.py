@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _ROOT = ("convcoa", "server", "threads")
 _PAGE = 500
 MOST_THREADS = 10_000
-"""Most threads of one user."""
+"""Maximum number of threads of one user."""
 _MOST_METADATA = 10_000
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._ -]{0,99}")
 

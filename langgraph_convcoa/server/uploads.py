@@ -35,13 +35,13 @@ if TYPE_CHECKING:
     from langgraph_convcoa.server.collections import Collection
 
 MOST_FILES = 500
-"""Most files of one upload."""
+"""Maximum number of files of one upload."""
 MOST_SOURCES = 20_000
-"""Most files of one collection."""
+"""Maximum number of files of one collection."""
 MOST_TEXT = 50_000_000
-"""Most bytes of the text of one file."""
+"""Maximum number of bytes of the text of one file."""
 MOST_TEXTS = 100_000
-"""Most rows, pages or parts of one file."""
+"""Maximum number of rows, pages or parts of one file."""
 FILE_SECONDS = 30.0
 """Processor time for reading one file, whatever its size."""
 _LONGEST_NAME, _LONGEST_SUFFIX = 150, 20

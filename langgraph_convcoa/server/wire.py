@@ -1,4 +1,4 @@
-"""The wire format: JSON and server-sent events as LangGraph's server writes them, and what its clients send."""
+"""The wire format: JSON and server-sent events as LangGraph's server writes them, and the requests of its clients."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 GRAPH = "convcoa"
 """The name of the graph, and of the assistant for the first collection."""
 MODES = {"values": "values", "messages": "messages", "messages-tuple": "messages", "custom": "custom", "updates": "updates"}
-"""Stream modes of a client -> those of the graph. Other modes are ignored."""
+"""Stream modes of a client -> stream modes of the graph. Other modes are ignored."""
 SETTINGS = ("model", "k", "threshold", "language", "recall_answers", "max_sub_questions", "max_corrections", "approve")
 """Settings of a run that a client may set. The server offers the models, and sets limits of actions and shared knowledge."""
 _STRATEGIES = ("reject", "interrupt", "rollback", "enqueue")

@@ -11,7 +11,7 @@ from langgraph_convcoa.text.terms import may_be_name
 from langgraph_convcoa.text.words import STOP_WORDS
 
 NEEDED: dict[AnswerType, str] = {"person": "name", "date": "time", "number": "number"}
-"""Kinds of question, with what their answers must hold."""
+"""Kinds of question, and the kind of word that their answers must hold."""
 _TIMES = frozenset(
     """morning afternoon evening night noon midnight today daily weekly monthly yearly annually spring summer autumn winter
     christmas easter day days week weeks month months year years hour hours minutes before after during until when""".split()  # noqa: SIM905

@@ -27,7 +27,7 @@ _STANDS_FOR_REST = re.compile(r"\b(?:that|to|for|when|if|whether|who|which)\b|\b
 
 @dataclass(frozen=True)
 class Group:
-    """Terms that are held or missed together: the words of one name, those of one quotation, or a single word."""
+    """Terms that are held or missed together: the words of a name, the words of a quotation, or a single word."""
 
     terms: tuple[Term, ...]
 
@@ -53,7 +53,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Coverage:
-    """How much of what a question is about stands in the evidence.
+    """Shares of the terms of a question that the passages of the evidence hold.
 
     `shares`: share of the question's terms in each passage, 1 if the question has none; `missing`: why no passage can hold
     the answer, or "".

@@ -64,7 +64,7 @@ class ExtractiveReasoner(Reasoner):
 
     Args:
         encoder: Adds similarity of meaning to the choice of sentences; without an encoder only the words count.
-        max_words: Most words of an answer, citation marks included.
+        max_words: Maximum number of words of an answer, citation marks included.
         min_coverage: Share of the question's words, weighted by rarity, that the best passage must hold if no sentence of
             the evidence is close in meaning.
 

@@ -56,7 +56,7 @@ class Candidate:
     coverage: float  # share of the question's words that its passage holds
     probability: float = 0.0  # that it holds the answer
     features: tuple[float, ...] = ()
-    share: float = 1.0  # share of what the question names that its passage holds
+    share: float = 1.0  # share of the names and other terms of the question that its passage holds
     question: str = ""  # the question that it stands under
     held: float = 1.0  # share of the question's words in it, its neighbours, heading and title; names anywhere in the passage
     fits: bool = True  # it holds a name, time or number if one is asked for
