@@ -1,8 +1,8 @@
 """The conversation graph for LangGraph Studio.
 
-CONVCOA_DOCS is a file or folder, or else CONVCOA_INDEX an index or the address of an engine (the demonstration's documents
-without either), CONVCOA_MODEL a chat model and CONVCOA_BASE_URL its server; without a model, answers are extracted from the
-documents.
+CONVCOA_DOCS is a file or folder. Without it, CONVCOA_INDEX is an index or the address of an engine. Without either, the
+demonstration's documents are used. CONVCOA_MODEL is a chat model, CONVCOA_BASE_URL its server. Without a model, answers are
+extracted.
 """
 
 import os

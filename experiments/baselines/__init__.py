@@ -1,1 +1,1 @@
-"""Prompting baselines of the papers, and ablations of ours."""
+"""Prompting baselines of the papers, and ablations of our method."""

@@ -1,4 +1,4 @@
-"""Answers of the papers' prompting baselines beside ours, over one model: `python -m experiments.baselines`."""
+"""Runs the papers' prompting baselines and our method over one model: `python -m experiments.baselines`."""
 
 from __future__ import annotations
 

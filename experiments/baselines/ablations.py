@@ -1,4 +1,4 @@
-"""Ablations of ours: the graph without one part."""
+"""Ablations of our method: the graph without one part."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ class _PartialReasoner(ChatModelReasoner):
         return replace(corrected, corrections=[*settled.values(), *corrected.corrections])
 
     def _settled(self, item: Unsolved) -> Correction | None:
-        """What stands for a correction; None: the model is asked."""
+        """The correction that needs no model, or None to ask the model."""
         raise NotImplementedError
 
 
 class UncheckedReasoner(_PartialReasoner):
-    """Keeps every guess as it is, and answers only what has none."""
+    """Keeps every guess as it is, and answers only the sub-questions without a guess."""
 
     def _settled(self, item: Unsolved) -> Correction | None:
         return Correction(item.index, item.guess_answer, _UNCHECKED) if item.guess_answer else None
 
 
 class UnfilledReasoner(_PartialReasoner):
-    """Leaves what has no guess unanswered, and shows nothing of its evidence when the answer is written."""
+    """Leaves sub-questions without a guess unanswered, and hides their evidence when the answer is written."""
 
     async def acorrect(self, request: CorrectRequest, config: RunnableConfig | None = None) -> Corrected:
         unread = {id_ for item in request.chain if not item["guess_answer"] for id_ in item["evidence"]}
@@ -63,7 +63,7 @@ class UnfilledReasoner(_PartialReasoner):
 
 
 def without_verification(kit: Kit, name: str) -> Answerer:
-    """Ours with every guess kept unchecked (Pan et al. 2024a, table 2); missing guesses are filled; 1 or 2 calls."""
+    """Our method, every guess kept unchecked (Pan et al. 2024a, table 2). Missing guesses are filled. 1 or 2 calls."""
     settings = {"look_first": False, "threshold": 0.0, "allow_draft_answer": False, "max_corrections": 1}
     method = make_ours(kit, name, settings=settings, reasoner=lambda kit: UncheckedReasoner(kit.chat_model()))
 
@@ -79,7 +79,7 @@ def without_verification(kit: Kit, name: str) -> Answerer:
 
 
 def without_knowledge_set(kit: Kit, name: str) -> Answerer:
-    """Ours, each question in a thread of its own with the history as text in front of it; 1 or 2 calls."""
+    """Our method, but each question has its own thread, with the history as text in front of it. 1 or 2 calls."""
     settings = {"history_budget_tokens": 0, "recall_answers": False, "evidence_memory": 0, "share_knowledge": False}
     method = make_ours(kit, name, settings=settings)
 
@@ -96,18 +96,18 @@ def _ablation(description: str, settings: Mapping[str, Any], **more: Any) -> Met
 
 ABLATIONS: Mapping[str, Method] = MappingProxyType(
     {
-        # No alignment detection (Pan et al. 2024b, table 4): no guess is compared, so that each is answered again; 2 calls.
+        # No alignment detection (Pan et al. 2024b, table 4): no guess is compared, each is answered again; 2 calls.
         "ours-without-alignment": _ablation(
             "ours, every guess answered again from the evidence",
             {"look_first": False, "threshold": 1.0, "max_corrections": 1},
         ),
         "ours-without-verification": Method("ours, every guess kept unchecked", without_verification, remembers=True),
-        # No contextual knowledge set: nothing of earlier rounds but their text in front of the question; 1 or 2 calls.
+        # No contextual knowledge set: earlier rounds are only text in front of the question; 1 or 2 calls.
         "ours-without-cks": Method("ours without a knowledge set, the history as plain text", without_knowledge_set),
         "ours-without-look": _ablation(
             "ours in the papers' form, which guesses before it looks anything up; 1 or 2 calls", {"look_first": False}
         ),
-        # No imputation (Pan et al. 2024a, table 2): a missing guess stays unanswered, its evidence unread; 1 or 2 calls.
+        # No imputation (Pan et al. 2024a, table 2): missing guesses stay unanswered, their evidence unread; 1 or 2 calls.
         "ours-without-filling": _ablation(
             "ours, missing guesses stay unanswered",
             {"look_first": False, "max_corrections": 1},

@@ -42,11 +42,11 @@ _EXAMPLE = (
 
 
 async def chain_of_action(asking: Asking) -> Outcome:
-    """Chain, verify, answer: 2 model calls, and one for each guess whose plain MRFS is not above T = 0.75.
+    """Chain, verify, answer: 2 model calls, and 1 for each guess whose plain MRFS is not above T = 0.75.
 
-    A missing guess is filled with the best passage, without a call, and so is one whose correction is empty, which is
-    malformed. A chain that cannot be read is malformed and becomes one step, the question; a final answer without its mark is
-    malformed and taken as it is.
+    A missing guess is filled with the best passage, without a call. Three replies are malformed: an empty correction (the best
+    passage is used), an unreadable chain (the question is its only step), and a final answer without its mark (it is taken as
+    it is).
     """
     question, most = asking.question, asking.kit.settings.max_sub_questions
     reply = await asking.reply(f"{CHAIN}\n\nFor example: {_EXAMPLE}\n\n{asking.context}[Question]: {question}")
@@ -65,7 +65,7 @@ async def chain_of_action(asking: Asking) -> Outcome:
 
 
 async def _solved(asking: Asking, node: ActionNode) -> tuple[ChainItem, str]:
-    """A node after its action: retrieved, verified, corrected or filled; and the mark of the passage that it is from."""
+    """Retrieve for a node, and verify, correct or fill its guess. Returns the item and the mark of its passage."""
     guess = "" if node.is_missing else node.guess_answer
     documents = await asking.search(node.sub_question, guess)
     item: ChainItem = {

@@ -15,27 +15,27 @@ _ANSWER_IS = re.compile(r"answer is\s*:?\s*([^\s:].*)", re.IGNORECASE | re.DOTAL
 
 
 async def samples(asking: Asking, prompt: str) -> list[str]:
-    """Several replies to one prompt, as many as the kit says; the number of each tells it from the others in the cache."""
+    """Several replies to one prompt, as many as the kit says. Each has a number, so that the cache keeps them apart."""
     drawn = [HumanMessage(prompt, additional_kwargs={"sample": number}) for number in range(asking.kit.samples)]
     return [await asking.reply([message], temperature=_TEMPERATURE) for message in drawn]
 
 
 async def short_reply(asking: Asking, prompt: str) -> str:
-    """A reply that is the answer alone; an empty one is malformed. What a model adds as a next example is cut off."""
+    """A reply that is the answer alone. An empty reply is malformed. A next example that the model adds is cut off."""
     reply = (await asking.reply(prompt)).split("\nQuestion:", 1)[0].removeprefix("Answer:").strip()
     asking.malformed += not reply
     return reply
 
 
 def concluded(asking: Asking, reply: str) -> Outcome:
-    """The outcome of a reply that ends with "the answer is"; without that it is malformed, and its last line counts."""
+    """The outcome of a reply that ends with "the answer is". Without these words it is malformed, and its last line counts."""
     found = short_answer(reply)
     asking.malformed += found is None
     return asking.outcome(found or last_line(reply))
 
 
 def short_answer(text: str) -> str | None:
-    """The text after the last "the answer is", without its full stop; None where that is missing."""
+    """The text after the last "the answer is", without its full stop; None if the words are missing."""
     parts = re.split(r"(?i)\bso the (?=(?:final )?answer is)", text)
     found = _ANSWER_IS.search(parts[-1])
     if found is None:
@@ -45,6 +45,6 @@ def short_answer(text: str) -> str | None:
 
 
 def last_line(text: str) -> str:
-    """The last line that says something, which is what is left of a reply in no known form."""
+    """The last line with text: the answer of a reply in an unknown form."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return lines[-1] if lines else ""

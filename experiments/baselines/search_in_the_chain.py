@@ -1,11 +1,10 @@
 """Search-in-the-chain: Xu et al. 2023, "Search-in-the-Chain: Interactively Enhancing Large Language Models with Search for
 Knowledge-intensive Tasks", section 3 and algorithm 1.
 
-The model writes a whole chain of queries with answers; each node is searched, its answer verified against the first passage,
-an unsolved one completed from it. At the first node that needs it the model gets the reference, and rewrites the chain from
-there; what was looked at is not looked at again. The paper's reader, a trained model that extracts an answer, is here the
-library's verification of an answer to a question, which makes no model call either, and the sentence of the passage that is
-closest to the query.
+The model writes a whole chain of queries with answers. Each query is searched, and its answer is verified against the first
+passage or, if missing, completed from it. At the first node that fails, the model gets the passage and rewrites the chain from
+there. No node is checked twice. The paper has a reader, a trained model that extracts an answer. Here the library's
+verification and the sentence closest to the query replace it; both make no model call.
 """
 
 from __future__ import annotations
@@ -37,17 +36,17 @@ _MARK = re.compile(r"\[(Unsolved Query|Query|Answer|Final Content)[ \d]*\]\s*:?"
 
 @dataclass
 class Node:
-    """A query of the chain, and the model's answer; "" where it has none."""
+    """A query of the chain, and the model's answer; "" if there is none."""
 
     query: str
     answer: str = ""
 
 
 async def search_in_the_chain(asking: Asking) -> Outcome:
-    """Chain, verify, continue: 1 model call, and one for each answer that is corrected or completed; at most the most steps.
+    """Chain, verify, continue: 1 model call, and 1 for each answer that is corrected or completed; at most `max_steps` calls.
 
-    A reply without any part of a chain is malformed and ends the work. Without a final content the answer of the last node
-    stands in, which is malformed too.
+    A reply without any part of a chain is malformed and ends the work. Without a final content the reply is malformed too, and
+    the answer of the last node is used.
     """
     most = max(asking.kit.max_steps, 1)
     messages: list[BaseMessage] = [
@@ -69,7 +68,7 @@ async def search_in_the_chain(asking: Asking) -> Outcome:
 
 
 async def _feedback(asking: Asking, nodes: list[Node], seen: set[str]) -> str | None:
-    """The message to the model about the first new node that is not supported; None where all are."""
+    """The message to the model about the first new node that is not supported, or None if all nodes are supported."""
     for node in nodes:
         key = " ".join(node.query.lower().split())
         if not key or key in seen:

@@ -1,7 +1,7 @@
 """Methods with a fixed retrieval pipeline: self-ask and demonstrate-search-predict.
 
-They, and all others that look things up, are asked for an answer as it is given in a conversation, with [n] behind what
-passage n says, where the papers ask for a short answer to a trivia question.
+The papers ask for a short answer to a trivia question. Here all methods that look things up are asked for an answer in a
+conversation, with [n] behind what passage n says.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _ANSWER = "Answer:"
 async def self_ask(asking: Asking) -> Outcome:
     """Self-ask with search (Press et al. 2022, section 3): n + 1 model calls for n follow-up questions.
 
-    The loop is that of the released code; in place of a search engine's answer box it gets the retrieved passages, with all
-    that a passage says, as in other reproductions over a corpus. A reply with neither a follow-up question nor a final answer
-    is malformed, and the final answer is asked for in one more call, as it is after the kit's most steps.
+    The loop is that of the released code. Whole retrieved passages replace a search engine's answer box, as in other
+    reproductions over a corpus. A reply with neither a follow-up question nor a final answer is malformed. One more call asks
+    for the final answer then, and also after the kit's `max_steps`.
     """
     worked = WORKED[0]
     steps = "\n".join(
@@ -57,9 +57,9 @@ async def self_ask(asking: Asking) -> Outcome:
 async def dsp(asking: Asking) -> Outcome:
     """Demonstrate-search-predict (Khattab et al. 2022, section 3): two hops of query and search, the answer; 3 model calls.
 
-    The multi-hop program of the authors' introduction (`multihop_QA_v1`): two hops, each a rationale and a query, their
-    passages joined, then a prediction with a chain of thought; without demonstrations. A reply without its last field is
-    malformed: its last line is the query or the answer, and for an empty one the question is searched for.
+    The multi-hop program of the authors' introduction (`multihop_QA_v1`): two hops, each with a rationale and a query, then a
+    prediction with a chain of thought over the passages of both; without demonstrations. A reply without its last field is
+    malformed, and its last line is the query or the answer. For an empty query the question is searched for.
     """
     found: dict[str, Document] = {}
 

@@ -36,16 +36,16 @@ async def few_shot(asking: Asking) -> Outcome:
 async def chain_of_thought(asking: Asking) -> Outcome:
     """Chain of thought (Wei et al. 2022, section 2): 1 model call.
 
-    The reasoning is asked for by the trigger of Kojima et al. 2022, section 3; reasoning and answer come in
-    one reply here, where the latter make two calls of it. A reply without "the answer is" is malformed.
+    The trigger of Kojima et al. 2022, section 3, asks for the reasoning. They make two calls; here one reply has the reasoning
+    and the answer. A reply without "the answer is" is malformed.
     """
     return concluded(asking, await asking.reply(_thought_prompt(asking)))
 
 
 async def self_consistency(asking: Asking) -> Outcome:
-    """Self-consistency (Wang et al. 2022, section 2): the answer of most chains of thought, a model call a sample.
+    """Self-consistency (Wang et al. 2022, section 2): the most frequent answer of chains of thought; 1 call a sample.
 
-    A chain without "the answer is" is malformed and has no vote; where all are, the last line of the first is the answer.
+    A chain without "the answer is" is malformed and has no vote. If all are, the last line of the first chain is the answer.
     """
     replies = await samples(asking, _thought_prompt(asking))
     answers = [found for found in map(short_answer, replies) if found is not None]
@@ -73,8 +73,8 @@ async def least_to_most(asking: Asking) -> Outcome:
 async def tree_of_thoughts(asking: Asking) -> Outcome:
     """Tree of thoughts (Yao et al. 2023, algorithm 1 in the form of section 4.2): 4 model calls a sample.
 
-    Two levels, plans and then answers, k of them drawn at each level, the best one (b = 1) kept by a vote. A vote that names
-    no choice is malformed and counts for none; an answer without "the answer is" is malformed too.
+    Two levels: k plans, then k answers. At each level votes keep the best one (b = 1). A vote that names no choice is
+    malformed and does not count. An answer without "the answer is" is malformed too.
     """
     question = f"{asking.context}Question: {asking.question}"
     plan = await _best(asking, question, f"{PLAN}\n\n{question}\nPlan:")
@@ -82,7 +82,7 @@ async def tree_of_thoughts(asking: Asking) -> Outcome:
 
 
 def majority(answers: list[str]) -> str:
-    """The most frequent answer in the words in which it came first; of equally frequent ones the first; "" of none."""
+    """The most frequent answer, in its first wording; the first one of several; "" if there are no answers."""
     votes = Counter(map(_plain, answers))
     return max(answers, key=lambda answer: votes[_plain(answer)], default="")
 
@@ -98,7 +98,7 @@ def _thought_prompt(asking: Asking) -> str:
 
 
 async def _best(asking: Asking, question: str, prompt: str) -> str:
-    """One level of the tree: thoughts are drawn, then votes on them."""
+    """One level of the tree: draw thoughts, then votes on them, and keep the best thought."""
     thoughts = await samples(asking, prompt)
     choices = "\n\n".join(f"Choice {n}:\n{thought}" for n, thought in enumerate(thoughts, 1))
     votes: Counter[int] = Counter()

@@ -1,1 +1,1 @@
-"""Speed of encoding, of a question and of trainings; an engine against the exact search."""
+"""Benchmarks of encoding, questions, training, and an engine against the exact search."""

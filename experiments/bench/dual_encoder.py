@@ -20,7 +20,7 @@ _BATCH = 64
 
 
 class DualEncoder(nn.Module):
-    """An encoder of questions with their turns; with `both` also one of passages, which otherwise stay frozen."""
+    """An encoder of questions with their turns. With `both` it also has one for passages, which otherwise stay frozen."""
 
     def __init__(self, base: str, *, both: bool = False) -> None:
         super().__init__()
@@ -31,7 +31,7 @@ class DualEncoder(nn.Module):
 class DualLoss:
     """The DPR loss of dot products, with some hard negatives of each question and the other passages of the batch.
 
-    Passages have the frozen whole-passage patterns of the data unless their encoder is trained.
+    If no passage encoder is trained, passages have the frozen whole-passage patterns of the data.
     """
 
     def __init__(self, data: EncodedData, negatives: int = 3) -> None:

@@ -31,7 +31,7 @@ _BATCH = 32
 class EncoderRow:
     """One way of encoding: pieces (passages and windows) a second, and how much faster than the baseline it is.
 
-    `processor` is that ratio in processor time, which other programs disturb less; the cosines are those of the patterns of
+    `processor` is the same ratio in processor time, which other programs disturb less. The cosines compare the patterns of
     windows and of whole passages with the baseline's.
     """
 
@@ -76,7 +76,7 @@ def bench_encoder(
 ) -> EncoderReport:
     """Time the encoding of passages of about 200 words and of their windows.
 
-    The passages are those of the data, or the demonstration's text in parts of so many words. Each way is timed from the
+    The passages are those of the data, or parts of the demonstration's text. Each way is timed from the
     passages to the patterns, tokens included, on a loaded model.
 
     Raises:
@@ -105,7 +105,7 @@ def bench_encoder(
     wall: dict[str, list[float]] = {name: [] for name in ways}
     used: dict[str, list[float]] = {name: [] for name in ways}
     with track(progress, len(ways) * (runs + 1), "Measuring") as advance:
-        # The first run of each loads what it needs.
+        # The first run of each way is a warm-up.
         for run in range(runs + 1):
             for name, way in ways.items():
                 started, before = time.perf_counter(), time.process_time()
@@ -137,6 +137,6 @@ def _documents(dataset: Dataset | None, count: int) -> list[Document]:
             raise InputError(f"The data has no passages of about {_WORDS} words; leave out --data.")
         return [Document(d.page_content, id=d.id) for d in fit]
     words = " ".join(document.page_content for document in load_documents(demo_folder())).split()
-    # Over and over, each time from a later word on, so that no two are alike.
+    # The text is used again and again, each time from a later word, so that no two passages are equal.
     starts = [(number * _WORDS + number * _WORDS // len(words)) % max(len(words) - _WORDS, 1) for number in range(count)]
     return [Document(" ".join(words[start : start + _WORDS]), id=str(number)) for number, start in enumerate(starts)]

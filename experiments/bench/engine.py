@@ -30,8 +30,8 @@ Hits = list[tuple[str, float]]
 
 @dataclass(frozen=True)
 class EngineRow:
-    """The engine with a number of candidates on one data set: of the exact search's first ten those that are among its own,
-    the share of the questions whose ten are the same in the same order, MRR@10 of both, and ms a question.
+    """The engine with a number of candidates on one data set: the share of the exact search's first ten that it finds, the
+    share of questions with the same ten in the same order, MRR@10 of both, and ms a question.
     """
 
     data: str
@@ -79,12 +79,12 @@ def compare_engine(
     cache: PatternCache | None = None,
     progress: Progress = False,
 ) -> EngineReport:
-    """Ask an engine and the exact search the same questions, over a data set's passages, which the engine is given first.
+    """Ask an engine and the exact search the same questions, over a data set's passages, which are first added to the engine.
 
-    The passages that an engine holds under the same tenant are searched along: give a collection or tenant of its own.
+    Passages that the engine already holds under the tenant are searched too: give an empty collection or tenant.
 
     Raises:
-        InputError: The data set has no passages or no questions with one of them, or a number is below 1.
+        InputError: The data set has no passages or no questions with a gold passage, or a number is below 1.
         RetrievalError: The engine fails, or was encoded by another encoder.
     """
     if not candidates or min(candidates) < 1:

@@ -1,4 +1,4 @@
-"""Benchmark of one question: a follow-up's retrieval in a process that knows the conversation, and a whole command."""
+"""Benchmark of one question: retrieval for a follow-up in a running process, and a whole command."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _LONGEST = 600
 
 @dataclass(frozen=True)
 class QuestionRow:
-    """One measure over all runs: median and least, in seconds on the clock and of processor time (all cores)."""
+    """One measure over all runs: median and minimum of the elapsed seconds and of the processor time (all cores)."""
 
     what: str
     median: float
@@ -67,7 +67,7 @@ def bench_question(
     """Time a follow-up's retrieval over synthetic passages, its parts, and `convcoa search demo` with a warm cache.
 
     A passage has six random patterns and random words. The encoder and the model are the defaults. The turns of the history
-    were encoded before, the question was not. Raises InputError if a number is too small.
+    are already encoded, the question is not. Raises InputError if a number is too small.
     """
     if min(passages, turns, runs, commands + 1) < 1:
         raise InputError("Passages, turns and runs must be at least 1, commands at least 0.")
@@ -97,7 +97,7 @@ def bench_question(
     with track(progress, sum(count for count, _ in measured.values()), "Timing") as advance:
         for what, (count, work) in measured.items():
             if work is _command and count:
-                # Fills the cache.
+                # One command fills the cache before the measured ones.
                 _command()
             times = []
             for _ in range(count):

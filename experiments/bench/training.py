@@ -1,4 +1,4 @@
-"""Comparison of trainings on the same data: the quality that each reaches, and how long it takes to reach it."""
+"""Comparison of trainings on the same data: the quality that each training reaches, and after how long."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ from langgraph_convcoa.training.query_encoder import QueryEncoderLoss
 from langgraph_convcoa.training.trainer import TrainingSettings, train
 
 METHODS = ("head", "query-encoder", "dual-question", "dual")
-"""head: the conversation state, on frozen vectors. query-encoder: a query encoder, with the DPR loss of the scores that
-retrieval uses. dual-question: a plain dual encoder whose question encoder is trained, with dot products of single vectors.
-dual: the same with both encoders trained."""
+"""head: trains the conversation state, on frozen vectors. query-encoder: trains a query encoder, with the DPR loss of the
+retriever's scores. dual-question: a plain dual encoder with dot products of single vectors; trains its question encoder. dual:
+trains both of its encoders."""
 
 _RATES = {"head": 5e-4, "query-encoder": 1e-4, "dual-question": 1e-4, "dual": 1e-4}
 
 
 @dataclass(frozen=True)
 class MethodCost:
-    """One training: MRR before it and the best on the way, seconds without evaluations and the encoding of what is frozen,
-    seconds until the target was first reached, the most memory (MB) that the process had held by then (None where the system
-    does not tell), and (step, seconds, MRR) of each evaluation.
+    """One training: MRR before and the best MRR, seconds without evaluations and the encoding of frozen texts, seconds until
+    the target was first reached, peak memory (MB) of the process so far (None if the system does not report it), and (step,
+    seconds, MRR) of each evaluation.
     """
 
     start: float
@@ -59,9 +59,9 @@ class MethodCost:
 
 @dataclass(frozen=True)
 class TrainingCostReport(Report):
-    """Trainings of one encoder on so many examples, measured with so many questions over so many passages.
+    """Trainings of one encoder, with the numbers of examples, questions and passages.
 
-    `target` is the MRR whose time is given: the best of the method that came least far.
+    `target` is the MRR whose time is given: the lowest of the best MRRs of the methods.
     """
 
     examples: int
@@ -98,10 +98,10 @@ def training_cost(
 ) -> TrainingCostReport:
     """Train by several methods and measure each on the way (Pan et al. 2024b, table 3).
 
-    All start from one encoder, see the same examples in the same order, and have the DPR loss and as many steps, each with its
-    own scale of the scores; of the hard negatives that were found the head has two a question in a batch and the others three.
-    Every method is measured on the passages of `dev`, with at most so many of its questions, by its own scores, without BM25.
-    The memory of a method counts in that of those after it.
+    All methods start from one encoder and have the same examples in the same order, the DPR loss and the same number of steps.
+    Each has its own scale of the scores. The head has two hard negatives for a question in a batch, the others have three.
+    Every method is measured on the passages and some questions of `dev`, by its own scores, without BM25. The peak memory of a
+    method includes that of the methods before it.
 
     Raises:
         InputError: A method is unknown, a number is out of range, or there is nothing to train on or to measure with.
@@ -189,7 +189,7 @@ class _Comparison:
 
 
 class _Clock(TrainerCallback):
-    """Measures a module on the way, and counts the seconds of the steps alone."""
+    """Measures a module during its training, and counts only the seconds of the steps."""
 
     def __init__(self, module: nn.Module, measure: Callable[[], float], every: int) -> None:
         self.module, self.measure, self.every = module, measure, every
@@ -218,7 +218,7 @@ def _peak_mb() -> float | None:
     try:
         import resource
     except ImportError:
-        # Windows does not tell.
+        # Windows has no such module.
         return None
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     # In bytes on macOS, in KiB elsewhere.

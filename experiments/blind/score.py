@@ -1,4 +1,4 @@
-"""Scores of blind sheets: what the judges said of each method, and how far they agree."""
+"""Scores of blind sheets: how the judges rated each method, and how far they agree."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _OPENED = "judgements.jsonl"
 
 @dataclass(frozen=True)
 class Judgement:
-    """What a judge said of an answer, with the method that gave it."""
+    """The marks of a judge for an answer, and the method that gave the answer."""
 
     judge: str
     sheets: str  # the folder
@@ -36,15 +36,15 @@ class Judgement:
 
 @dataclass(frozen=True)
 class BlindReport(Report):
-    """What the judges of one or several folders of sheets said, all of them together."""
+    """Figures over all judges of one or several folders of sheets."""
 
     methods: tuple[str, ...]
     judges: tuple[str, ...]
     questions: int
     unjudged: int  # answers whose rows were left empty
     marks: dict[str, MarkFigures]
-    pairs: dict[str, dict[str, PreferenceFigures]]  # of the row against the column, by rank
-    agreement: list[dict[str, Any]]  # of each two judges
+    pairs: dict[str, dict[str, PreferenceFigures]]  # preferences of the row over the column, by rank
+    agreement: list[dict[str, Any]]  # for each pair of judges
 
     def tables(self) -> list[Table]:
         first = self.methods[0]
@@ -95,7 +95,7 @@ def score_sheets(folders: Sequence[str | Path], *, seed: int = 0) -> BlindReport
 
     Raises:
         InputError: A folder holds no sheets, a row is filled in part or wrongly (file and line are named), the folders compare
-            different methods, or nothing is judged yet.
+        different methods, or no row is filled.
     """
     found: list[Judgement] = []
     methods: tuple[str, ...] = ()
@@ -154,7 +154,7 @@ def _key(folder: Path) -> dict[str, Any]:
 
 
 def _read(folder: Path, judge: str, items: Mapping[str, Any]) -> Iterator[Judgement | None]:
-    """The rows of a judge's table; None for one that is empty yet."""
+    """The rows of a judge's table; None for a row that is still empty."""
     path = folder / judge / TABLE
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
@@ -185,7 +185,7 @@ def _read(folder: Path, judge: str, items: Mapping[str, Any]) -> Iterator[Judgem
 
 
 def _preferences(found: Sequence[Judgement]) -> list[tuple[str, Preference]]:
-    """The judge and the verdict of each two answers of an item, by their ranks."""
+    """For each pair of answers to an item, the judge and the verdict by their ranks."""
     items: dict[tuple[str, str, str], list[Judgement]] = {}
     for one in found:
         items.setdefault((one.judge, one.sheets, one.id), []).append(one)

@@ -1,7 +1,7 @@
 """Blind sheets: a run's answers for people to judge, without the methods' names.
 
-Each judge gets a folder with a sheet, whose items and answers are in an order of its own, and a table to fill in: marks on the
-criteria of `metrics.judge`, a rank of each answer among those of its item, and a reason.
+Each judge gets a folder with a sheet, in a random order of items and answers, and a table to fill in. The table has marks on
+the criteria of `metrics.judge`, the rank of each answer within its item, and a reason.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from langgraph_convcoa.evaluation.runs.conversations import references_of
 from langgraph_convcoa.text.citations import without_marks
 
 COLUMNS = ("item", "answer", *CRITERIA, "rank", "reason")
-"""Of the table that a judge fills in, a row for each answer."""
+"""Columns of the table that a judge fills in. It has a row for each answer."""
 
 KEY, SHEET, TABLE = "key.json", "sheet.md", "verdicts.csv"
 """The files of the sheets: which answer is whose, what a judge reads, and what a judge fills in."""
@@ -46,12 +46,12 @@ Fill in `{TABLE}` beside this file, a row for each answer. Judge what the answer
 
 @dataclass(frozen=True)
 class Sheets:
-    """What was made."""
+    """The sheets that were made."""
 
     folder: Path
     methods: tuple[str, ...]
     items: int
-    left_out: int  # questions that a method has no answer to
+    left_out: int  # questions without an answer of some method
 
 
 def make_sheets(
@@ -67,11 +67,11 @@ def make_sheets(
 
     Args:
         runs: Folders of runs of `evaluate_methods` over the same questions; a method counts from the first run that has it.
-        data: The data set that they asked.
-        out: A folder, which is made; one with something in it is refused.
-        methods: Whose answers; all that the runs have where none is named.
-        judges: How many judges.
-        seed: Of the orders.
+        data: The data set of the questions.
+        out: A new or empty folder.
+        methods: The methods to judge; all methods of the runs if none is named.
+        judges: Number of judges.
+        seed: Seed of the orders.
 
     Raises:
         InputError: A run or the data cannot be read, there are fewer than two methods, no question has an answer of all of

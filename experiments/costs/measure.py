@@ -25,7 +25,7 @@ from langgraph_convcoa.reasoning.models import load_chat_model
 from langgraph_convcoa.retrieval.progress import Progress, track
 
 DEFAULT_METHODS = ("ours", "react", "self-ask", "search-in-the-chain")
-"""Ours beside the agents of Pan et al. 2024a, table 3."""
+"""Our method and the agents of Pan et al. 2024a, table 3."""
 LIMITS = (
     "Counted under a script: every method got the same replies from the same scripted model, in the form that its prompts ask "
     "for, and one count of tokens. A scripted model keeps to each form, asks exactly the script's sub-questions and never "
@@ -38,7 +38,7 @@ _HEADINGS = ("right", "n", "method", "input", "output", "total", "retrievals", "
 
 @dataclass(frozen=True)
 class CostRow:
-    """Mean cost of a question by one method, for one length of chain and one share of right guesses."""
+    """Mean cost of a question with one method, one length of chain and one share of right guesses."""
 
     method: str
     sub_questions: int
@@ -59,7 +59,7 @@ class CostRow:
 
 @dataclass(frozen=True)
 class CostsReport(Report):
-    """The rows, by share of right guesses, length of chain and method; `k` is the number of passages a search."""
+    """The rows, by share of right guesses, length of chain and method; `k` is the number of passages of a search."""
 
     rows: tuple[CostRow, ...]
     k: int
@@ -83,8 +83,8 @@ def measure_costs(
 ) -> CostsReport:
     """Ask every question of a script by every method (`baselines.methods`), over HTTP on this machine.
 
-    The questions of one conversation are asked in order, after the right answers; `concurrency` is how many conversations are
-    asked at the same time, `k` the passages a search.
+    The questions of a conversation are asked in order, with the right answers as history. `concurrency` is the number of
+    conversations at the same time, `k` the number of passages of a search.
 
     Example:
         >>> from experiments.costs.scripted import make_script
@@ -103,7 +103,7 @@ async def _measured(script: Script, names: list[str], k: int, concurrency: int, 
     for one, turn in zip(script.questions, script.turns(), strict=True):
         conversations[one.conversation].append((one, turn))
     found: defaultdict[tuple[float, int, str], list[Costs]] = defaultdict(list)
-    # Proxies of the environment are not for this machine itself.
+    # The proxies of the environment do not apply to this machine itself.
     with ScriptedServer(script) as server, track(progress, len(names) * len(script.questions), "Asking") as advance:
         async with httpx.AsyncClient(trust_env=False) as client:
             model = load_chat_model("script", base_url=server.base_url, max_retries=0, http_async_client=client)

@@ -4,9 +4,9 @@ A script is a JSON file:
 
     {"questions": [{"id", "question", "answer", "sub_questions": [{"question", "answer", "guess", "right"}]}]}
 
-A guess is what the model believes before it has looked anything up, "" where it believes nothing. A question may have a
-`draft` (what the model would answer without looking), a `conversation` and a `right_share` (the cell of a table that it
-belongs to); a sub-question a `passage`, the text in which the answer is found.
+A guess is what the model believes before it has looked anything up, "" for nothing. A question may have a `draft` (the answer
+of the model without looking), a `conversation` and a `right_share` (its cell in a table). A sub-question may have a `passage`,
+the text that holds its answer.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.evaluation.records import Turn
 
 NOT_KNOWN = "I do not know."
-"""What the model says where it believes nothing."""
+"""What the model says if it believes nothing."""
 
 
 _Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
@@ -48,7 +48,7 @@ _Optional = Annotated[str, BeforeValidator(lambda value: "" if value is None els
 
 
 class ScriptedSub(BaseModel):
-    """A sub-question: the right answer, the model's guess ("" for none), whether that is right, the text of the answer."""
+    """A sub-question: the right answer, the model's guess ("" for none), whether it is right, the text with the answer."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -81,12 +81,12 @@ class ScriptedQuestion(BaseModel):
 
 @dataclass(frozen=True)
 class Script:
-    """Questions with everything that is replied to them."""
+    """Questions, with all that the replies of the model need."""
 
     questions: tuple[ScriptedQuestion, ...]
 
     def turns(self) -> list[Turn]:
-        """The questions as methods get them, with the right answers before them in a conversation."""
+        """The questions as methods get them. The history of a question has the right answers."""
         told: dict[str, list[tuple[str, str]]] = {}
         turns = []
         for one in self.questions:
@@ -138,7 +138,7 @@ def load_script(path: str | Path) -> Script:
     """Read a script.
 
     Raises:
-        InputError: It cannot be read; the message names the place of what is wrong.
+        InputError: The script cannot be read; the message names the place of the error.
     """
     try:
         rows = json.loads(Path(path).read_text(encoding="utf-8"))["questions"]
@@ -168,10 +168,10 @@ def _completed(one: ScriptedQuestion, number: int) -> ScriptedQuestion:
 def make_script(
     n: int, right_share: float, questions: int = 8, *, seed: int = 0, missing_share: float = 0.5, sentences: int = 1
 ) -> Script:
-    """Questions with `n` sub-questions each, about things that nobody has heard of.
+    """Make questions with `n` sub-questions each, about invented things.
 
-    A share of all guesses is right; of the others some are missing, the rest is wrong. The first of a passage's sentences
-    answers, the others say nothing about it.
+    `right_share` of the guesses are right. `missing_share` of the others are missing, the rest are wrong. The first sentence
+    of a passage holds the answer, the others do not.
     """
     if n < 1 or questions < 1 or sentences < 1 or not 0 <= right_share <= 1 or not 0 <= missing_share <= 1:
         raise InputError("a script has at least 1 question, sub-question and sentence, and shares from 0 to 1")

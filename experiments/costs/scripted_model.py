@@ -1,7 +1,7 @@
 """The simulated model: deterministic replies in the form of each method, served over the OpenAI wire format.
 
-A prompt is known by the instruction that its method gives, a question by its text. The scripted model believes its guesses
-until it is shown what was found; then it says what is right, and concludes that from a chain that holds all right answers.
+A prompt is recognised by the instruction of its method, a question by its text. The scripted model believes its guesses until
+it sees the evidence. Then it gives the right answers. It concludes the final answer from a chain with all right answers.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from langgraph_convcoa.evaluation.methods import prompting, react
 _PIECE = re.compile(r"[^\W\d_]{1,6}|\d{1,3}|[^\w\s]|_")
 _CHUNK = 16
 _TOKENS_PER_MESSAGE = 4
-"""Of the marks around a message in a chat format."""
+"""Tokens of the marks around a message in a chat format."""
 
 
 def count_tokens(text: str) -> int:
@@ -38,7 +38,7 @@ def count_tokens(text: str) -> int:
 
 @dataclass(frozen=True)
 class _Prompt:
-    """A request: its messages by role, all of their text, and the question whose text, or a sub-question's, comes last."""
+    """A request: its messages by role, their joined text, and the question that the text names last."""
 
     messages: Sequence[tuple[str, str]]
     text: str
@@ -46,7 +46,7 @@ class _Prompt:
 
     @property
     def tail(self) -> str:
-        """What follows the question."""
+        """The text after the question."""
         return self.text[self.text.rfind(self.one.question) + len(self.one.question) :]
 
 
@@ -61,7 +61,7 @@ class ScriptedReplies:
     def reply(self, messages: Sequence[tuple[str, str]]) -> str:
         """The reply to a request, given as pairs of role and text.
 
-        "I do not know." to a prompt that no method writes, and to a question that is not in the script.
+        It is "I do not know." for a prompt of no known method, and for a question that is not in the script.
         """
         text = "\n".join(content for _, content in messages)
         place, one = max(((text.rfind(wanted), one) for wanted, one in self._texts), key=lambda found: found[0])
@@ -143,15 +143,15 @@ def _chained(prompt: _Prompt) -> str:
 
 
 def _planned(prompt: _Prompt) -> str:
-    """The plan of ours in the papers' form, from guesses."""
+    """The plan of our method in the papers' form, from guesses."""
     steps = [(sub.question, sub.guess) for sub in prompt.one.sub_questions]
     return _plan(prompt, steps, prompt.one.draft)
 
 
 def _planned_over_evidence(prompt: _Prompt) -> str:
-    """The plan of ours over passages: the answer where they hold all of it, else a chain of what they do not hold.
+    """The plan of our method over passages: the answer if they hold all of it, else a chain of the missing parts.
 
-    The prompt lets a model answer where half is there; this one, like the models of the other methods, gives whole answers.
+    The prompt allows an answer if half of it is there. The script gives only whole answers, as for the other methods.
     """
     shown = _shown(prompt.text)
     missing = [(sub.question, "") for sub in prompt.one.sub_questions if not _holding(shown, sub)]
@@ -170,19 +170,19 @@ def _plan(prompt: _Prompt, steps: Sequence[tuple[str, str]], final: str) -> str:
 
 
 def _shown(text: str) -> dict[int, str]:
-    """The evidence of a prompt of ours by its numbers."""
+    """The evidence in a prompt of our method, by number."""
     inside = re.search(r"<(evidence-\w+)>\n(.*?)\n</\1>", text, re.DOTALL)
     pieces = re.split(r"^\[(\d+)\] .*\n", inside.group(2), flags=re.MULTILINE)[1:] if inside else []
     return {int(number): piece for number, piece in zip(pieces[::2], pieces[1::2], strict=True)}
 
 
 def _holding(shown: Mapping[int, str], sub: ScriptedSub) -> list[int]:
-    """The number of the evidence that holds the answer to a sub-question; none where there is none."""
+    """The number of the evidence that holds the answer to a sub-question, in a list; [] if no evidence holds it."""
     return [number for number, text in shown.items() if sub.answer in text][:1]
 
 
 def _cited(one: ScriptedQuestion, shown: Mapping[int, str]) -> str:
-    """The right answer, each part with the number of what holds it; the model's belief where nothing holds one."""
+    """The right answer, each part with the number of its evidence; the model's belief if a part has no evidence."""
     found = [(sub.answer, _holding(shown, sub)) for sub in one.sub_questions]
     if not all(numbers for _, numbers in found):
         return _belief(one)
@@ -207,7 +207,7 @@ def _rewritten(prompt: _Prompt) -> str:
 
 
 def _corrected(prompt: _Prompt) -> str:
-    """The answers of ours to the sub-questions that are open, and to the question."""
+    """Our method: the answers to the open sub-questions, and to the question."""
     shown = _shown(prompt.text)
     listed = re.findall(r"^(\d+)\. (.+) \(open(?:\)$|; )", prompt.text, re.MULTILINE)
     answers = [_verdict(int(number), _sub(prompt.one, question), shown) for number, question in listed]
@@ -215,7 +215,7 @@ def _corrected(prompt: _Prompt) -> str:
 
 
 def _confirmed(prompt: _Prompt) -> str:
-    """Sentences of an answer of ours: each as it is where the evidence holds it, else what is right."""
+    """Our method: the sentences of an answer, each as it is if the evidence holds it, else corrected."""
     shown = _shown(prompt.text)
     answers = []
     for number, sentence in re.findall(r"^\((\d+)\) (.+)$", prompt.text, re.MULTILINE):
@@ -231,7 +231,7 @@ def _verdict(number: int, sub: ScriptedSub | None, shown: Mapping[int, str]) -> 
 
 
 def _concluded(prompt: _Prompt) -> str:
-    """The final answer from a solved chain: the right one where it holds every right answer."""
+    """The final answer from a solved chain: the right one if the chain holds every right answer."""
     solved = re.findall(r"\[Solved answer \d+\]: (.+)", prompt.tail, re.IGNORECASE)
     known = all(any(sub.answer in text for text in solved) for sub in prompt.one.sub_questions)
     return prompt.one.answer if known else _belief(prompt.one)
@@ -299,7 +299,7 @@ class ScriptedServer:
 
     @property
     def base_url(self) -> str:
-        """What a client is given as the API's address."""
+        """The address of the API, for clients."""
         return f"http://127.0.0.1:{self._server.server_address[1]}/v1"
 
     def __enter__(self) -> ScriptedServer:

@@ -1,1 +1,1 @@
-"""OutEffHop attention (Hu et al. 2024) and what it does to the outliers of an encoder."""
+"""OutEffHop attention (Hu et al. 2024) and its effect on the outliers of an encoder."""

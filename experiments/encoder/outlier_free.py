@@ -1,7 +1,7 @@
 """OutEffHop attention in transformers models: softmax_1 in place of softmax (Hu et al. 2024; Pan et al. 2024b, section 4.1).
 
-A softmax must give its whole weight away, so heads that have nothing to do give it to a few tokens and grow outliers in the
-activations; softmax_1 may give none. It is softmax with one more key and value that are zero, and is computed so here.
+The weights of a softmax must sum to 1. Heads without a task give all weight to a few tokens, which grow outliers in the
+activations. With softmax_1 all weights may be 0. It is computed as a softmax with one more key and value that are zero.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Attention = Literal["softmax", "softmax1"]
 ATTENTIONS: tuple[Attention, ...] = ("softmax", "softmax1")
 _REGISTERED = "convcoa_softmax1"
 _PLAIN = "sdpa"
-# A key of transformers' config.json, which drops the attention that a model was given but keeps keys that it does not know.
+# A key in config.json. transformers does not save the attention of a model there, but keeps keys that it does not know.
 _KEY = "convcoa_attention"
 
 
@@ -38,8 +38,8 @@ def softmax_1_attention(
 ) -> tuple[Tensor, None]:
     """softmax_1(scaling Q K^T) V with PyTorch's fused kernel, in the form that transformers' `AttentionInterface` asks for.
 
-    From (batch, heads, m, d) queries and (batch, heads, n, d) keys and values to (batch, m, heads, d), and None for the
-    weights; a query that may attend to nothing gets 0. A model that biases or caps the scores is refused (RetrievalError).
+    Takes (batch, heads, m, d) queries and (batch, heads, n, d) keys and values. Returns (batch, m, heads, d), and None for the
+    weights. A query that may attend to nothing gets 0. Raises RetrievalError for a model that biases or caps the scores.
 
     Example:
         >>> q = torch.zeros(1, 1, 1, 2)
@@ -49,7 +49,7 @@ def softmax_1_attention(
     if kwargs.get("position_bias") is not None or kwargs.get("softcap") is not None:
         raise RetrievalError("This model's scores are biased or capped, which softmax1 does not support; use softmax.")
     if attention_mask is not None:
-        # Every query may attend to the zero key: True among booleans, 0 where the mask is added.
+        # Every query may attend to the zero key: True in a boolean mask, 0 in a mask that is added.
         attention_mask = pad(attention_mask, (0, 1), value=1.0 if attention_mask.dtype == torch.bool else 0.0)
     state = scaled_dot_product_attention(
         query,
@@ -64,7 +64,7 @@ def softmax_1_attention(
 
 
 def load(name: str, attention: Attention | None = None) -> SentenceTransformer:
-    """A sentence-transformers model with an attention; the one that it was saved with when None."""
+    """Load a sentence-transformers model with an attention. None means the attention that it was saved with."""
     from sentence_transformers import SentenceTransformer
 
     folder = location_of(name)
@@ -80,8 +80,8 @@ def use_attention(model: nn.Module, attention: Attention) -> None:
     """Switch the attention of a transformers or sentence-transformers model of the BERT family, in place.
 
     The weights stay as they are. The choice is saved in the model's config.json as `convcoa_attention`, which `load` reads;
-    transformers alone loads the model with softmax. Raises RetrievalError if the attention cannot be exchanged, which is tried
-    on a short input.
+    transformers alone loads the model with softmax. Raises RetrievalError if a trial on a short input shows that the attention
+    cannot be exchanged.
     """
     _register()
     model = transformer_of(model)
@@ -92,7 +92,7 @@ def use_attention(model: nn.Module, attention: Attention) -> None:
             model.set_attn_implementation(_PLAIN)  # type: ignore[operator]
             plain = _trial(model)
         model.set_attn_implementation(wanted)  # type: ignore[operator]
-        # Some models read the setting and compute as ever.
+        # Some models accept the setting but do not change their attention.
         if plain is not None and torch.allclose(_trial(model), plain, rtol=1e-4, atol=1e-6):
             raise ValueError("the attention stays as it was")
     except (ValueError, KeyError, AttributeError, TypeError, NotImplementedError) as error:
@@ -102,7 +102,7 @@ def use_attention(model: nn.Module, attention: Attention) -> None:
 
 
 def saved_attention(model: nn.Module) -> Attention:
-    """The attention that a model was saved with; RetrievalError for one of a later release."""
+    """The attention that a model was saved with. Raises RetrievalError if this release does not know it."""
     saved = getattr(getattr(transformer_of(model), "config", None), _KEY, "softmax")
     if saved not in ATTENTIONS:
         raise RetrievalError(f"The encoder was saved with attention {saved!r}, not known here; upgrade the library.")
@@ -124,12 +124,12 @@ def transformer_of(model: nn.Module) -> nn.Module:
 
 
 def _register() -> None:
-    """Make the attention known to transformers, and its mask: without the second, padding would be attended to."""
+    """Register the attention and its mask with transformers. Without the mask, padding would be attended to."""
     from transformers import AttentionInterface
     from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 
     def mask(*args: Any, **kwargs: Any) -> Tensor | None:
-        # The causal mask must be there: the kernel's own would not know of the key that is added.
+        # An explicit causal mask is needed: the kernel's own mask ignores the added key.
         kwargs["allow_is_causal_skip"] = False
         return sdpa_mask(*args, **kwargs)
 

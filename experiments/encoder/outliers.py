@@ -22,10 +22,10 @@ _FEATURES = ("input_ids", "attention_mask", "token_type_ids")
 
 @dataclass(frozen=True)
 class Outliers:
-    """How far the activations of an encoder reach, over its layers and the tokens of some texts (Bondarenko et al. 2023).
+    """Norm and kurtosis of an encoder's activations, over its layers and the tokens of texts (Bondarenko et al. 2023).
 
-    The norm is the largest absolute value at the outputs of the attention layers, each with its residual and layer norm, or of
-    the whole layers: the largest of the layers, averaged over batches. The kurtosis is averaged over layers and batches.
+    The norm is the largest absolute value of all layers, averaged over batches. It is taken at the outputs of the attention
+    (with residual and layer norm) or of the whole layers. The kurtosis is averaged over layers and batches.
     """
 
     attention_norm: float
@@ -48,7 +48,7 @@ def kurtosis(values: Tensor) -> float:
 
 @torch.no_grad()
 def measure_outliers(model: SentenceTransformer, texts: Sequence[str], *, batch_size: int = 32) -> Outliers:
-    """The outlier measures of an encoder with a BERT-family transformer on texts; padding does not count."""
+    """Measure the outliers of an encoder with a BERT-family transformer on texts. Padding does not count."""
     transformer = transformer_of(model)
     layers = _layers(transformer)
     training = model.training

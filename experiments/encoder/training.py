@@ -1,4 +1,4 @@
-"""Short training of an encoder, so that its types and attentions can be compared before and after it."""
+"""Short training of an encoder, so that its types and attentions can be compared before and after the training."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from langgraph_convcoa.training.trainer import TrainingSettings, train
 _BATCH = 16
 
 Pair = tuple[str, tuple[int, ...]]
-"""The text of a question, and the numbers of the passages that answer it; the first is the positive."""
+"""The text of a question, and the numbers of the passages that answer it. The first passage is the positive."""
 
 
 def train_pairs(
@@ -36,8 +36,8 @@ def train_pairs(
 ) -> None:
     """Train a whole encoder, shared by questions and passages, with an attention and the DPR loss, and save it to a folder.
 
-    A question stands behind the user turn before it; the passages of the batch of 16 are its negatives, other gold ones
-    masked.
+    The text of a question is the user turn before it and the question. The other passages of the batch of 16 are its
+    negatives, without its other gold passages.
 
     Raises:
         InputError: No question of the data has a passage in it.

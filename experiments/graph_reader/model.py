@@ -35,11 +35,11 @@ class ReaderSettings:
     layers: int = 2
     heads: int = 2
     graph_dropout: float = 0.1
-    rank: int = 16  # Of LoRA, on the projections of query, key and value.
+    rank: int = 16  # Rank of LoRA, on the projections of query, key and value.
     alpha: int = 32
     lora_dropout: float = 0.0
     longest: int = 512  # Maximum number of tokens of evidence.
-    seed: int = 0  # Of the initial weights.
+    seed: int = 0  # Seed of the initial weights.
 
 
 class GraphAttention(nn.Module):
@@ -81,7 +81,7 @@ class GraphAttention(nn.Module):
         kinds = nn.functional.one_hot(relations, len(Relation)).to(states.dtype)
         for layer in self.layers:
             states = states + nn.functional.elu(layer(states, edges, kinds))
-        # In the scale of the embeddings, which differs much between models.
+        # Scaled to the size of the embeddings, which differs much between models.
         scale = embeddings.square().mean(-1, keepdim=True).sqrt()
         result: Tensor = embeddings + scale * self.out(self.out_norm(states))
         return result

@@ -18,7 +18,7 @@ from langgraph_convcoa.training.trainer import TrainingSettings, train
 
 MAX_ANSWER_WORDS = 8
 YES_NO = ("yes", "no")
-# Graph attention is trained from scratch, so at a higher learning rate than LoRA.
+# Graph attention is trained from scratch, so it has a higher learning rate than LoRA.
 _RATES = {"graph": 2.0}
 
 
@@ -44,7 +44,7 @@ def reader_examples(dataset: Dataset, *, passages: int = 4, sample: int | None =
         dataset: Questions and passages.
         passages: Minimum number of passages for a question, gold ones included.
         sample: Number of examples to draw; all when None.
-        seed: Of the draws.
+        seed: Seed of the draws.
 
     Raises:
         InputError: There is no such question.
@@ -82,7 +82,7 @@ def _with_neighbours(dataset: Dataset, gold: Sequence[int], passages: int, seed:
 
 
 def answer_loss(module: GraphReaderModel, items: Sequence[ReaderText]) -> Tensor:
-    """Mean cross-entropy of the answers; the tokens of the prompt have none."""
+    """Mean cross-entropy of the answers; the tokens of the prompt do not count."""
     return module.losses(items).mean()
 
 
@@ -102,7 +102,7 @@ def train_reader(
         model: A causal language model of Hugging Face, by name or folder.
         reader: Size of the reader.
         training: Length and learning rate.
-        device: "cpu", "cuda", ...; what is found when None.
+        device: "cpu", "cuda", ...; None for the best one available.
         progress: A bar, a callback or nothing.
 
     Raises:

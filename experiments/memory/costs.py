@@ -29,9 +29,9 @@ from langgraph_convcoa.retrieval.progress import Progress, track
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 
 _REPEATED = 20
-"""The last so many rounds ask again what was asked before: half in the same words, half rephrased by a rule."""
+"""Number of last rounds that repeat earlier questions: half in the same words, half rephrased by a rule."""
 _HALF_WINDOW = 4
-"""A median is over the round and so many before and after."""
+"""A median is over a round, and this many rounds before and after it."""
 _PASSAGES = 200
 
 
@@ -49,7 +49,7 @@ class RoundCost:
 
 @dataclass
 class _Told:
-    """The sub-question and the answer of the turn that comes next, and the seconds spent inside the model so far."""
+    """The sub-question and the answer of the next turn, and the seconds spent inside the model so far."""
 
     sub_question: str = ""
     answer: str = ""
@@ -57,10 +57,10 @@ class _Told:
 
 
 class _InstantModel(SimpleChatModel):
-    """A model that answers at once, and right, from `told`, which is set before each turn.
+    """A model that gives the right answer at once. `told`, set before each turn, holds it.
 
-    Whatever was found for the question, it plans one sub-question without a guess; then it answers both with the known answer,
-    citing one passage.
+    It plans one sub-question without a guess, whatever was found. Then it answers the sub-question and the question with the
+    known answer, and cites one passage.
     """
 
     told: SkipValidation[_Told]
@@ -96,7 +96,7 @@ def evaluate_costs(
     """Run a conversation of real questions through the graph, with a store on disk and a model that answers at once.
 
     Raises:
-        InputError: The data holds too few dialogs for so many rounds.
+        InputError: The data holds too few dialogs for this number of rounds.
     """
     script = _script(datasets, rounds, seed)
     passages = _passages(datasets, {identity for turn in script for identity in turn.gold})
@@ -147,12 +147,12 @@ def _passages(datasets: Sequence[Dataset], gold: set[str]) -> list[Document]:
 
 
 def around(costs: Sequence[RoundCost], number: int) -> Sequence[RoundCost]:
-    """The rounds of the window around one."""
+    """The rounds of the window around a round."""
     return [cost for cost in costs if abs(cost.round - number) <= _HALF_WINDOW]
 
 
 def ratio(costs: Sequence[RoundCost], field: str, late: int = 50, early: int = 10) -> float | None:
-    """Median of a figure around a late round over that around an early one; None where there are no such rounds."""
+    """Median of a figure around a late round, divided by the median around an early round; None without such rounds."""
     windows = [around(costs, number) for number in (late, early)]
     if not all(windows):
         return None

@@ -14,7 +14,7 @@ from langgraph_convcoa.datasets.queries import Dataset, Query
 class Turn:
     """One turn of a real dialog: the question as it was put, its answer, and the gold passages.
 
-    `rewrite` is a form that stands alone, empty where none is known; `alone` is that, or the question of a dialog's opening.
+    `rewrite` is a form of the question that stands alone, or "". `alone` is the rewrite, or the question if it opens a dialog.
     """
 
     question: str

@@ -25,16 +25,16 @@ from langgraph_convcoa.retrieval.encoders.choice import as_encoder
 from langgraph_convcoa.retrieval.progress import Progress, track
 
 PARTS = ("costs", "mentions", "recall")
-"""A long conversation round by round; recall@5 of an early round; the decision to recall an answer."""
+"""Cost of a long conversation round by round; recall@5 of an early round; precision and recall of recalled answers."""
 _SHOWN = (10, 30, 50, 70, 95)
 _FIELDS = ("prompt_tokens", "seconds", "state_kb")
 _ROUNDS, _LATEST, _K = 59, 40, 5
-"""Rounds before a probe, among the first how many the probed round is, and rounds that are looked at."""
+"""Rounds before a probe; the probed round is among the first 40 of them; five rounds are retrieved."""
 
 
 @dataclass(frozen=True)
 class MentionRow:
-    """One method over the probes of one part; shares of probes whose round is among the five found."""
+    """One method over the probes of one part: the shares of probes whose round is among the five that were found."""
 
     part: str
     method: str
@@ -112,11 +112,11 @@ def evaluate_memory(
 ) -> MemoryReport:
     """Measure the conversation memory on real questions.
 
-    Folders whose rows have a history give the dialogs, all of them the pairs of questions. `parts` are some of `PARTS`,
-    `probes` those of each half; `seed` decides which dialogs, probes and pairs.
+    Dialogs come from the folders whose rows have a history, pairs of questions from all folders. `parts` are some of `PARTS`.
+    `probes` is the number of probes of each half. `seed` draws the dialogs, probes and pairs.
 
     Raises:
-        InputError: A part is unknown, a folder cannot be read, or the data holds no dialogs where they are needed.
+        InputError: A part is unknown, a folder cannot be read, or a part needs dialogs and the data has none.
     """
     unknown = [part for part in parts if part not in PARTS]
     if unknown or not parts:
@@ -142,13 +142,13 @@ def evaluate_memory(
 def evaluate_mentions(
     datasets: Sequence[Dataset], memory: ConversationMemory, *, probes: int = 200, seed: int = 0, progress: Progress = False
 ) -> list[MentionRow]:
-    """Find the round where something was asked from another wording of the question, 20 to 59 rounds later.
+    """Find the round of a question from another wording of the question, 20 to 59 rounds later.
 
     A probe is the rewrite of a question that differs from it; the early mention is the question as it was put, with its answer
     and without the rewrite. Conversations are made of whole dialogs. The weights of the history memory were chosen on
     half of the same dialogs, joined in another order, so that some of them are in the "report" half too.
 
-    Measured are the history memory, similarity of question and answer (a plain vector search), and the last five rounds.
+    Three methods are measured: the history memory, a plain vector search over question and answer, and the last five rounds.
     """
     every = conversations(datasets, _ROUNDS, seed)
     half = len(every) // 2
@@ -162,7 +162,7 @@ def evaluate_mentions(
         for part, found in chosen.items():
             hits: dict[str, list[bool]] = {"history memory": [], "similarity": [], "last rounds": []}
             for turns, place in found:
-                # Nobody resolved the questions: each as it was put, with its answer.
+                # The questions are not resolved: each round has the question as it was put, with its answer.
                 knowledge, probe = ContextualKnowledgeSet(), turns[place].rewrite
                 for turn in turns:
                     knowledge.add_round(turn.question, turn.question, [], turn.answer)

@@ -28,12 +28,12 @@ _OVERLAP = 0.6
 _REWRITE_OVERLAP = 0.5
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 _MADE = ("year", "number", "name", "rewrite", "rephrased")
-"""The kinds of the stated precision and recall; "passage" pairs, whose labels are noisy, stand beside them."""
+"""Kinds that count in the summary. "passage" pairs do not count: their labels are noisy."""
 
 
 @dataclass(frozen=True)
 class RecallRow:
-    """One kind of pairs of one part: how many there are, and for how many of them the answer would be recalled."""
+    """One kind of pairs of one part: the number of pairs, and of those whose answer would be recalled."""
 
     part: str
     kind: str
@@ -44,7 +44,7 @@ class RecallRow:
 
 @dataclass(frozen=True)
 class RecallSummary:
-    """Over the kinds of `_MADE` of one part: precision over all its pairs, recall over those that ask the same."""
+    """Over the kinds of `_MADE` in one part: precision over all pairs, recall over the pairs that ask the same."""
 
     part: str
     near_misses: int
@@ -56,7 +56,7 @@ class RecallSummary:
 def evaluate_recall(
     datasets: Sequence[Dataset], memory: ConversationMemory, *, seed: int = 0, progress: Progress = False
 ) -> tuple[list[RecallRow], list[RecallSummary]]:
-    """Count what would be recalled, of 200 pairs at most of each kind; every second is for tuning."""
+    """Count the answers that would be recalled, over up to 200 pairs of each kind. Every second pair is for tuning."""
     pairs = make_pairs(datasets, 200, seed)
     parts: dict[str, list[Pair]] = {"tuning": [], "report": []}
     for kind in dict.fromkeys((pair.kind, pair.same) for pair in pairs):
@@ -90,7 +90,7 @@ def _summary(part: str, counts: dict[tuple[str, bool], list[bool]]) -> RecallSum
 
 
 class Pair(NamedTuple):
-    """Two questions, and whether one's answer is the other's."""
+    """Two questions, and whether they have the same answer."""
 
     kind: str
     first: str
@@ -101,13 +101,13 @@ class Pair(NamedTuple):
 def make_pairs(datasets: Sequence[Dataset], per_kind: int, seed: int) -> list[Pair]:
     """Up to `per_kind` pairs of each kind.
 
-    Not the same: a real question that stands alone, and itself with another year, number or name of the data ("year",
-    "number", "name"); two questions of one passage that people wrote, sharing at least 0.6 of their content words, whose
-    answers share no word ("passage").
+    Not the same: a real question that stands alone, and the same with another year, number or name of the data ("year",
+    "number", "name"); two real questions about one passage that share at least 0.6 of their content words, but no word of
+    their answers ("passage").
 
-    The same: a question that refers to nothing and its rewrite, with the same numbers, half of the content words shared, and
-    no more of them in the rewrite ("rewrite"); a real question that stands alone, put otherwise by a rule ("rephrased"); two
-    questions of one passage as above with the same answer, which are not always the same question ("passage").
+    The same: a question that stands alone and its rewrite, if numbers and half of the content words are the same and the
+    rewrite has no more content words ("rewrite"); a real question that stands alone, and the same rephrased by a rule
+    ("rephrased"); two questions about one passage as above with the same answer, though they may differ ("passage").
     """
     rng = random.Random(seed)
     alone = list(dict.fromkeys(question for dataset in datasets for question in _standing_alone(dataset)))
@@ -178,7 +178,7 @@ _YEAR_AT_END = re.compile(r"^(.*\S) in (\d{4})\?$")
 
 
 def rephrase(question: str, rng: random.Random) -> str:
-    """A question put otherwise by a rule, "" where none applies.
+    """A question rephrased by a rule, or "" if no rule applies.
 
     Example:
         >>> rephrase("When was Acme founded?", random.Random(2)) != "When was Acme founded?"

@@ -1,4 +1,4 @@
-"""What the peers read of a question in its conversation, and how that text is searched."""
+"""The texts that the peers make of a question and its conversation, and the search with these texts."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _DEPTH = 100
 
 
 def peer_rankers(pool: Pool, encoder: Encoder, cache: PatternCache | None = None) -> Mapping[str, Ranker]:
-    """Each text by one vector for each part of a passage, and by the untrained retriever with BM25 (`NAME-hybrid`).
+    """Two rankers for each text: one vector for each part of a passage, and the untrained retriever with BM25 (`NAME-hybrid`).
 
     convgqr-like expands the question by earlier answers (Mo et al. 2023), lecore-like by weighted words (Mao et al. 2023),
-    haconvdr-like by similar turns (Mo et al. 2024). haconvdr-oracle sees the gold passages: it is a bound.
+    haconvdr-like by similar turns (Mo et al. 2024). haconvdr-oracle sees the gold passages, to show how far the idea can go.
     """
     memory = build_memory(pool.passages, encoder, cache=cache, progress=True)
     parts = memory.patterns.take(memory.patterns.offsets[:-1])

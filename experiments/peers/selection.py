@@ -1,8 +1,8 @@
-"""Earlier turns that help a question, after HAConvDR (Mo et al. 2024): by similarity, and by gold passages as a bound.
+"""Earlier turns that help a question, after HAConvDR (Mo et al. 2024): by similarity, or by gold passages as an ideal.
 
-HAConvDR asks of each earlier turn whether it raises the rank of a passage that is known to be relevant, and lets the question
-be searched together with the turns that do ("context-denoised query reformulation"). Kept is that reformulation; left out are
-the passages of those turns and the training with them as positives and hard negatives.
+HAConvDR finds the earlier turns that raise the rank of a passage known to be relevant, and searches with the question and
+these turns ("context-denoised query reformulation"). Only this reformulation is used here, not the passages of these turns,
+nor the training with them as positives and hard negatives.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from langgraph_convcoa.retrieval.encoders.base import Encoder, Vectors
 from langgraph_convcoa.retrieval.query.conversation_state import turn_text
 
 LEAST = 0.0
-"""Cosine of question and turn from which a turn is kept: the best of 0, 0.1, 0.15, 0.2, 0.3, 0.4 and 0.5 on 200 questions of
-abg_coqa's training part (MRR from 0.546 to 0.190, 0.553 with every turn), and so for the last four on or_sharc's and
-quac_dev's: what leaves out more turns loses more."""
+"""Lowest cosine to the question of a turn that is kept. It is the best of 0, 0.1, 0.15, 0.2, 0.3, 0.4 and 0.5 on 200 training
+questions of abg_coqa (MRR from 0.546 down to 0.190; 0.553 with every turn). The last four values show the same on or_sharc and
+quac_dev: the more turns are left out, the lower is the MRR."""
 
 
 def similar_turns(encoder: Encoder, queries: Sequence[Query], least: float = LEAST) -> list[str]:
-    """Each question with those earlier turns whose cosine to it is at least so much, latest first."""
+    """Each question with those earlier turns whose cosine to it is at least `least`, latest first."""
     return [
         _joined(query, [turn for turn, near in zip(turns, likeness, strict=True) if near >= least])
         for query, (turns, likeness) in zip(queries, turn_likeness(encoder, queries), strict=True)
@@ -38,7 +38,7 @@ def turn_likeness(encoder: Encoder, queries: Sequence[Query]) -> list[tuple[list
 
 
 def helpful_turns(encoder: Encoder, passages: Vectors, owners: Sequence[str], queries: Sequence[Query]) -> list[str]:
-    """Each question with those earlier turns of which each by itself raises the rank of its best gold passage."""
+    """Each question with those earlier turns that each raise the rank of its best gold passage."""
     turns = [[text for text in map(turn_text, query.history) if text] for query in queries]
     texts = [
         _joined(query, kept) for query, own in zip(queries, turns, strict=True) for kept in ([], *([turn] for turn in own))
@@ -57,5 +57,5 @@ def _rank(scores: Vectors, gold: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> 
 
 
 def _joined(query: Query, turns: Sequence[str]) -> str:
-    """The question and turns, latest first, since the encoder cuts off the end of what is too long."""
+    """The question and the turns, latest first: the encoder cuts off the end of a long text."""
     return " ".join([query.question, *reversed(turns)])

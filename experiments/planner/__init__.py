@@ -1,1 +1,1 @@
-"""Planners before and after their training, on held-out conversations."""
+"""Comparison of planners before and after their training, on held-out conversations."""

@@ -16,7 +16,7 @@ from langgraph_convcoa.training.planner.reward import RewardSettings
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Print the figures of each planner, and p of the tests against the first one."""
+    """Print the figures of each planner, and the p values of the tests against the first planner."""
     parser = argparse.ArgumentParser(description=__doc__, prog="python -m experiments.planner")
     parser.add_argument("data", type=Path, help="folder or file of conversations with answers")
     parser.add_argument("planners", nargs="+", help="language models, or folders that convcoa train-planner made")

@@ -1,8 +1,8 @@
 """Figures of planners on the same held-out turns.
 
-Each planner writes a plan from the graph's own prompt, and the plan is played over the graph. The earlier turns are those of
-the data. The reward is that of training: a malformed plan earns the penalty. Its other figures are those of the turn as it
-runs, which reads the plan tolerantly.
+Each planner writes a plan from the graph's own prompt, and the plan is played over the graph. The earlier turns come from the
+data. The reward is the reward of training: a malformed plan gets the penalty. The other figures are measured on the turn
+itself, which reads a malformed plan as well as it can.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MEASURES = (
     "hallucinated",
     "declined",
 )
-"""Of each turn; the verdicts are counts of sub-questions."""
+"""Figures of each turn. The verdicts are counts of sub-questions."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class PlannerRow:
     planner: str
     means: Mapping[str, float]
     intervals: Mapping[str, tuple[float, float]]  # 95%, bootstrapped over conversations.
-    p: Mapping[str, float] | None  # Paired test over conversations against the first planner, which has none.
+    p: Mapping[str, float] | None  # Paired test over conversations against the first planner; None for that planner.
 
 
 def write_plans(
@@ -61,9 +61,9 @@ def write_plans(
     Args:
         planner: Name or folder of a language model, or folder of an adapter.
         prompts: Chats, n of them.
-        longest: Most tokens of a plan.
+        longest: Maximum number of tokens of a plan.
         temperature: 0 takes the most likely token.
-        seed: Of the sampling.
+        seed: Seed of the sampling.
         batch_size: Plans written at a time.
     """
     model, tokenizer = load_planner(planner, dtype="float32")
@@ -104,7 +104,7 @@ async def turn_figures(environment: Environment, plan: str, turn: Query) -> dict
 async def compare(
     plans: Mapping[str, Sequence[str]], turns: Sequence[Query], environment: Environment, *, seed: int = 0
 ) -> list[PlannerRow]:
-    """Play the plans of each planner for the same turns; the others are tested against the first planner."""
+    """Play the plans of each planner for the same turns, and test the other planners against the first one."""
     places = [turn.conversation or turn.id for turn in turns]
     values = {}
     for planner, written in plans.items():

@@ -127,7 +127,7 @@ def rename(queries: Sequence[Query], corpus: Sequence[str], sample: int, seed: i
     """Questions with one name replaced, in a random order.
 
     The name with the rarest word of the corpus is replaced. In every second question with a name of several words only its
-    rarest word is, so that "Ada Lovelace" becomes "Ada Gwenllian".
+    rarest word is replaced, so that "Ada Lovelace" becomes "Ada Gwenllian".
 
     Raises:
         InputError: No question holds a name.

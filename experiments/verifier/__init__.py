@@ -1,1 +1,1 @@
-"""The training of a small verifier: labelled claims, and pairs made of SQuAD's questions and sentences."""
+"""Training of a small verifier on labelled claims, and on pairs made from SQuAD's questions and sentences."""

@@ -15,7 +15,7 @@ from langgraph_convcoa.datasets.read import load_dataset
 from langgraph_convcoa.training.verifier import Pair, VerifierSettings, claim_pairs, train_verifier
 
 _PRONOUNS = 0.25
-"""Share of pairs whose claims get a pronoun for their subject."""
+"""Share of pairs whose claims get a pronoun as their subject."""
 _ABOUT_THE_SUBJECT = frozenset(
     {"active-swap", "passive-swap", "names-swap", "nouns-swap", "name", "subject", "half", "qa", "qa-other", "qa-absent"}
     | {"roles", "names", "attribute", "order", "near", "common", "chat", "answer"}
@@ -24,7 +24,7 @@ _ABOUT_THE_SUBJECT = frozenset(
 
 
 def passage_pairs(claims: Sequence[LabelledClaim], seed: int = 0) -> list[Pair]:
-    """Pairs made from the sentences of the passages that claims were written over."""
+    """Pairs made from the sentences of the passages of the claims."""
     chance = random.Random(seed)
     passages = list(dict.fromkeys(claim.evidence[0] for claim in claims))
     made: list[Pair] = []
@@ -63,14 +63,14 @@ def question_pairs(folder: Path, seed: int = 0) -> list[Pair]:
 
 
 def _pair(claim: str, premise: str, label: int, kind: str, chance: random.Random) -> Pair:
-    """The pair; a quarter of the claims get a pronoun for their subject where that keeps the label."""
+    """The pair. A quarter of the claims get a pronoun as their subject if the label stays true."""
     if (label or kind not in _ABOUT_THE_SUBJECT) and chance.random() < _PRONOUNS:
         claim = with_pronoun(claim, premise, chance)
     return Pair(claim, premise, float(label), kind)
 
 
 def with_pronouns(claims: Sequence[LabelledClaim], seed: int = 0) -> list[LabelledClaim]:
-    """The claims, a quarter of them with a pronoun for their subject where that keeps the label."""
+    """The claims, a quarter of them with a pronoun as their subject if the label stays true."""
     chance = random.Random(seed)
     return [
         replace(claim, claim=with_pronoun(claim.claim, claim.evidence[0][1], chance))
@@ -95,7 +95,7 @@ def main() -> None:
     given = parser.parse_args()
     claims = [*packaged_claims("train"), *(claim for path in given.claims for claim in read_claims(path))]
     over, asked = passage_pairs(claims, given.seed), question_pairs(given.data, given.seed)
-    # Three of ten made pairs are of the passages of the claims.
+    # Three of ten made pairs come from the passages of the claims.
     repeated = over * max(1, round(0.43 * len(asked) / len(over)))
     settings = VerifierSettings(steps=given.steps, learning_rate=given.learning_rate, seed=given.seed)
     if given.start is None:

@@ -14,8 +14,8 @@ NUMBER = re.compile(r"(?<![\w.,-])\d[\d,]*(?:\.\d+)?(?![\w-])(?!\.\d)")
 NAME = re.compile(r"(?<![.!?“\"'] )(?<!^)\b[A-Z][a-z]+(?:['’.-]?[A-Za-z]+)?(?: (?:of |de |the )?[A-Z][a-z]+){0,3}")
 _YEAR = re.compile(r"\b(1[0-9]{3}|20[0-2][0-9])\b")
 
-# Words that make a sentence false when one replaces the other; "_" stands for a space. A pair that appears twice
-# is drawn twice as often.
+# Words that make a sentence false when one replaces the other; "_" stands for a space. A pair that is listed twice is drawn
+# twice as often.
 _OPPOSITES = """
     rose/fell increased/decreased increase/decrease growth/decline grew/shrank higher/lower more/fewer
     larger/smaller largest/smallest highest/lowest longest/shortest oldest/newest older/younger early/late
@@ -325,7 +325,7 @@ def from_sentences(passage: tuple[str, str], rng: random.Random) -> Iterator[tup
 
 
 def from_article(passage: tuple[str, str], others: Sequence[str], rng: random.Random) -> Iterator[tuple[str, str, int, str]]:
-    """Pairs from a passage and the sentences of other passages of its article: near the subject, but not said.
+    """Pairs from a passage and the sentences of other passages of its article, which are near its subject.
 
     Args:
         passage: Title and text.
@@ -333,8 +333,8 @@ def from_article(passage: tuple[str, str], others: Sequence[str], rng: random.Ra
         rng: Random generator.
 
     Yields:
-        (claim, premise, label, kind). "copy" is a sentence of the passage (label 1); "near" one of another passage,
-        "half" one of each, joined (label 0); "both" two sentences of the passage (label 1).
+        (claim, premise, label, kind). "copy" is a sentence of the passage (label 1), "both" are two of them (label 1). "near"
+        is a sentence of another passage (label 0), "half" joins a sentence of each (label 0).
     """
     evidence = Evidence([passage])
     own, near = (_plain_sentences(text, rng) for text in (passage[1], " ".join(others)))
@@ -364,7 +364,7 @@ def _shortened(text: str, rng: random.Random) -> str:
 
 
 def _joined(one: str, two: str, rng: random.Random) -> str:
-    """Two sentences after each other, in random order."""
+    """Two sentences in random order, sometimes joined by "and"."""
     first, second = (one, two) if rng.random() < 0.5 else (two, one)
     return f"{first.rstrip('.')}, and {second}" if rng.random() < 0.5 else f"{first} {second}"
 
@@ -448,7 +448,7 @@ def _other_number(text: str, rng: random.Random) -> str:
 
 
 def _exchanged(text: str, rng: random.Random) -> list[_Edit]:
-    """Two nouns of the sentence exchanged, and two of its numbers; not two parts of one list."""
+    """Two nouns of the sentence exchanged, and two of its numbers, but never two parts of one list."""
     made: list[_Edit] = []
     for pattern, kind in ((_NOUN, "nouns-swap"), (NUMBER, "numbers-swap")):
         found = [match for match in pattern.finditer(text) if match[0] not in ("of", "and")]

@@ -19,6 +19,7 @@ from langgraph_convcoa.cli.options import AllowHost, ConversationOptions, Token,
 from langgraph_convcoa.cli.session import Basis, open_basis, open_documents
 from langgraph_convcoa.errors import InputError, require
 from langgraph_convcoa.errors.redaction import redact
+from langgraph_convcoa.server import UPLOAD_BYTES
 from langgraph_convcoa.storage import data_folder, default_store
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def serve(
     trusted_proxy: Annotated[list[str] | None, option("ADDRESS", "Address or network of the proxy; may be repeated.")] = None,
     allow_host: AllowHost = None,
     allow_origin: Annotated[list[str] | None, option("URL", "Another page that may call; may be repeated.")] = None,
-    max_upload_mb: Annotated[float, option("N", "The most megabytes of one upload.", min=0.001, max=1e6)] = 100.0,
+    max_upload_mb: Annotated[float, option("N", "The most megabytes of one upload.", min=0.001, max=1e6)] = UPLOAD_BYTES / 1e6,
     open_page: Annotated[bool, option(None, "Open the page in the browser.", "--open")] = False,
 ) -> None:
     r"""Serve a page to talk to, over documents of yours and those that are uploaded on it.

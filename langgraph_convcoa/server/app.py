@@ -20,7 +20,7 @@ from langgraph_convcoa.server.service import Busy, Missing, Service, Settings
 
 
 def create_app(settings: Settings, access: Access | None = None) -> Guard:
-    """The ASGI application of a server, for this machine alone without `access`; the store is opened with its lifespan."""
+    """Make the ASGI application of a server; without `access` for this machine alone. Its lifespan opens the store."""
     service = Service(settings)
 
     @asynccontextmanager
@@ -44,7 +44,7 @@ async def _of_starlette(request: Request, error: Exception) -> Response:
 
 
 async def _left(request: Request, error: Exception) -> Response:
-    # Nobody reads it: the client left in the middle of its request.
+    # Nobody reads this answer: the client left in the middle of its request.
     return answer(400, "the request was not sent to its end")
 
 

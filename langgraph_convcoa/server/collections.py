@@ -25,19 +25,19 @@ if TYPE_CHECKING:
     from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 
 MOST_COLLECTIONS = 50
-"""Collections of one user, at most."""
+"""Maximum number of collections of one user."""
 FIRST = "My documents"
-"""Name of the collection that is made for a user who has none."""
+"""Name of the collection that is made for a user without collections."""
 _TELL_SECONDS = 2.0
 _ABOUT, _INDEX, _ORIGINALS = "collection.json", "index", "files"
 
 
 @dataclass
 class Collection:
-    """A collection of documents. `folder` is None for those of the command line.
+    """A collection of documents. `folder` is None for a collection of the command line.
 
     `sources` is a fingerprint of the documents: a turn over other documents is not resumed. `originals` is the folder of the
-    files that the documents were read from, by their sources; of uploads it has the PDFs.
+    files that the documents were read from, named by source; for uploads it holds only the PDFs.
     """
 
     id: str
@@ -70,7 +70,7 @@ class Collection:
         return [one for entry in self.documents() if entry["source"] == source for one in entry["ids"]]
 
     def remove(self, source: str) -> bool:
-        """Delete the documents of a source. Returns False if there are none."""
+        """Delete the documents of a source. Returns False if it has no documents."""
         if self.folder is None or self.retriever is None:
             raise InputError(f"{self.name!r} was given on the command line and cannot be changed here")
         with self.lock:
@@ -80,7 +80,7 @@ class Collection:
             return bool(ids) and self.retriever.delete(ids)["num_deleted"] > 0
 
     def pdf(self, source: str) -> Path | None:
-        """The PDF that is the source of documents, if it is still there."""
+        """The PDF of a source that has documents, or None if there is no PDF."""
         if self.originals is None or not source.lower().endswith(".pdf") or not self.ids_of(source):
             return None
         place = (self.originals / source).resolve()
@@ -122,11 +122,11 @@ class Collections:
     """All collections of a server.
 
     Args:
-        shown: Those of the command line.
-        folder: Where the users' are kept, each user's in a folder of its own.
-        new_retriever: An empty retriever with an index in a folder, or the one that is there.
-        sources: The fingerprint of what all collections share: tables and the web.
-        make_turns: Makes the turns of a collection's conversations, once for each.
+        shown: Collections of the command line.
+        folder: Folder of the users' collections, with a folder for each user.
+        new_retriever: Opens the index in a folder, or makes an empty one if there is none.
+        sources: The fingerprint of the tables and the web search, which all collections share.
+        make_turns: Makes the `Turns` of a collection. Called once for each collection.
     """
 
     def __init__(
@@ -144,11 +144,11 @@ class Collections:
         self._make_turns = make_turns
         self._owned: dict[str, dict[str, Collection]] = {}
         self._lock = threading.Lock()
-        # A pool of its own: engines that do not answer would occupy all other threads.
+        # A separate pool: engines that do not answer would occupy all threads of a shared one.
         self._tellers = ThreadPoolExecutor(len(shown) + MOST_COLLECTIONS, "collections")
 
     def of(self, user: str) -> list[Collection]:
-        """The command line's collections, then the user's own; there is always one."""
+        """The command line's collections, then the user's own. If there is none, one is made."""
         with self._lock:
             own = self._own(user)
             if not own and not self.shown:
@@ -162,7 +162,7 @@ class Collections:
     async def _told(self, collection: Collection) -> dict[str, Any]:
         telling = collection._telling
         if telling is None or telling.done():
-            # One that does not answer is not asked twice.
+            # A collection that does not answer is not asked twice.
             telling = collection._telling = self._tellers.submit(collection.as_json)
         try:
             return await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(telling)), _TELL_SECONDS)
@@ -176,14 +176,14 @@ class Collections:
         return next((one for one in self.of(user) if one.id == name), None)
 
     def turns(self, collection: Collection) -> Turns:
-        """The turns of its conversations; the graph is compiled once."""
+        """The turns of a collection's conversations. The graph is compiled once."""
         with self._lock:
             if collection.turns is None:
                 collection.turns = self._make_turns(collection)
             return collection.turns
 
     def add(self, user: str, name: str) -> Collection:
-        """A new, empty collection of a user."""
+        """Make a new, empty collection for a user."""
         plain = " ".join(name.split())[:100]
         if not plain:
             raise InputError("the collection has no name: give one")
@@ -198,7 +198,7 @@ class Collections:
             raise InputError(f"{collection.name!r} was given on the command line and cannot be deleted here")
         with collection.lock, self._lock:
             self._own(user).pop(collection.id, None)
-            # First the file that makes it a collection, in case the rest cannot be deleted.
+            # The file that makes the folder a collection goes first, in case the rest cannot be deleted.
             (collection.folder / _ABOUT).unlink(missing_ok=True)
             shutil.rmtree(collection.folder, ignore_errors=True)
 
@@ -234,7 +234,7 @@ class Collections:
         folder = self._folder / digest(user) / uuid.uuid4().hex[:12]
         private_folder(folder)
         collection = self._collection(folder, name)
-        # Last: other servers ignore a folder without this file.
+        # Written last: other servers ignore a folder without this file.
         with replacing(folder / _ABOUT, private=True) as file:
             file.write_text(json.dumps({"name": name, "created": now()}), encoding="utf-8")
         self._owned.setdefault(user, {})[collection.id] = collection

@@ -18,6 +18,7 @@ from starlette.requests import cookie_parser
 from starlette.responses import Response
 
 from langgraph_convcoa.errors import InputError
+from langgraph_convcoa.server import UPLOAD_BYTES
 from langgraph_convcoa.server.runs import error_json
 from langgraph_convcoa.server.wire import to_json
 
@@ -32,7 +33,7 @@ COOKIE = "convcoa_session"
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 SHORTEST_TOKEN = 16
 MOST_JSON = 4_000_000
-"""Bytes of a request's JSON."""
+"""Maximum number of bytes of a request's JSON."""
 WRONG_TOKEN_SECONDS = 0.5
 _SAFE = ("GET", "HEAD", "OPTIONS")
 _LONGEST_USER = 200
@@ -43,7 +44,7 @@ PAGE_POLICY = (
     "require-trusted-types-for 'script'; trusted-types 'none'"
 )
 _DATA_POLICY = "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'; sandbox"
-# A sandbox would keep the browser from showing it.
+# With a sandbox the browser would not show a PDF.
 _PDF_POLICY = "default-src 'none'; object-src 'self'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'"
 _HEADERS = {
     "x-content-type-options": "nosniff",
@@ -67,12 +68,12 @@ class Access:
 
     Attributes:
         host: The address that it listens on.
-        token: What every request must carry; "" where none is needed.
+        token: The token that every request must carry; "" if no token is needed.
         user_header: The header in which a reverse proxy names the user.
         proxies: The addresses from which that header is believed.
         names: Host names of the server besides those of loopback, as browsers write them.
         origins: Other origins whose pages may call it, such as that of agent-chat-ui.
-        max_upload: The most bytes of an upload.
+        max_upload: The maximum number of bytes of an upload request.
     """
 
     host: str = "127.0.0.1"
@@ -81,9 +82,9 @@ class Access:
     proxies: Sequence[ipaddress.IPv4Network | ipaddress.IPv6Network] = ()
     names: frozenset[str] = frozenset()
     origins: frozenset[str] = frozenset()
-    max_upload: int = 100_000_000
+    max_upload: int = UPLOAD_BYTES
     session: str = field(init=False, default="")
-    """What the cookie of a browser holds that has shown the token."""
+    """Value of the cookie of a browser that logged in with the token."""
 
     def __post_init__(self) -> None:
         if not is_loopback(self.host) and not self.token and not self.user_header:

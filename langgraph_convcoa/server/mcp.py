@@ -28,11 +28,11 @@ from langgraph_convcoa.storage.turns import INTERRUPT, Turns
 from langgraph_convcoa.text.clean import flat
 
 _RESOURCE = 100_000
-"""Characters of a passage that is read as a resource."""
+"""Maximum number of characters of a passage that is read as a resource."""
 _MOST_PASSAGES, _MOST_TURNS, _LONGEST_QUESTION = 20, 100, 10_000
 _THREADS_IN_MEMORY = 1_000
-"""Conversations kept in memory, those that were asked last."""
-# Host, Origin and token are the guard's to check. No session is kept: a client may come back after a restart.
+"""Number of conversations kept in memory: the latest ones."""
+# The guard checks host, origin and token. No session is kept: a client may come back after a restart.
 _OVER_HTTP: dict[str, Any] = {
     "transport_security": TransportSecuritySettings(enable_dns_rebinding_protection=False),
     "stateless_http": True,
@@ -64,21 +64,21 @@ def mcp_server(
     """An MCP server over a conversation graph whose store is open on the event loop that the server will run on.
 
     Args:
-        turns: Run what `ask` is asked.
-        retriever: What `search` searches; None where there are no documents, and neither search nor passages.
-        also: What else `ask` looks things up in, in words for its description.
-        thread: The conversation of questions that name none; each begins one of its own when None.
+        turns: Answers the questions of `ask`.
+        retriever: What `search` searches. If None, the server has no `search` tool and no passages.
+        also: Other sources of `ask`, such as "the web", as words for its description.
+        thread: The conversation for questions without a thread. If None, each such question begins a new conversation.
     """
-    # Without any handler the SDK adds one, and writes every library's log to standard error.
+    # If there is no handler, the SDK adds one that writes every library's log to standard error.
     if not (root := logging.getLogger()).handlers:
         root.addHandler(logging.NullHandler())
     server = FastMCP("convcoa", instructions=_INSTRUCTIONS, log_level="WARNING", **_OVER_HTTP)
-    # The SDK takes no version, and would tell clients its own.
+    # The SDK has no option for the version, and would send its own version to clients.
     server._mcp_server.version = version("langgraph-convcoa")
     asking = _Asking(turns, retriever, thread)
     known = [*(["the user's own documents"] if retriever is not None else []), *also]
     description = _ASK.format(sources=" and ".join(known))
-    # It looks things up and answers; nothing of the user's is changed.
+    # `ask` looks things up and answers; it changes nothing of the user's.
     safe = {"readOnlyHint": True, "openWorldHint": "the web" in also}
     server.add_tool(asking.ask, "ask", "Ask", description, ToolAnnotations.model_validate(safe))
     if retriever is not None:
@@ -130,7 +130,7 @@ class _Asking:
         self._retriever = retriever
         self._thread = thread
         self._recent: OrderedDict[str, None] = OrderedDict()
-        # Clients may ask at once; of two rounds that follow the same one, one would be lost.
+        # Clients may ask at the same time. If two rounds followed the same round, one of them would be lost.
         self._turn_of: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def ask(
@@ -171,7 +171,7 @@ class _Asking:
         return {str(document.id) for document in await self._retriever.aget_by_ids(ids)}
 
     async def _forget_others(self, thread: str) -> None:
-        """Keep the memory of a server that runs for months flat where no file keeps its conversations."""
+        """Delete the oldest conversations if they are only in memory: a server may run for months."""
         if self._turns.store.label != "memory":
             return
         self._recent[thread] = None
@@ -188,7 +188,7 @@ async def _progress(ctx: Any, number: int, message: str) -> None:
 
 @contextmanager
 def _told(kind: type[Exception]) -> Iterator[None]:
-    """Errors as the SDK's; their message holds no secret."""
+    """Raise every error as `kind`, an exception of the SDK. Its message holds no secret."""
     try:
         yield
     except Exception as error:  # noqa: BLE001 - told to the client

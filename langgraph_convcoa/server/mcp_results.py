@@ -10,11 +10,11 @@ from langchain_core.documents import Document
 from pydantic import BaseModel, Field
 
 TEXT, QUOTE = 2_000, 500
-"""Characters of a passage that is found, and of a quote."""
+"""Maximum number of characters of a passage that was found, and of a quote."""
 
 
 def passage_uri(id_: str) -> str:
-    """The resource of a passage.
+    """The address of a passage as a resource.
 
     Example:
         >>> passage_uri("papers/a b.pdf:page-3#1")
@@ -24,7 +24,7 @@ def passage_uri(id_: str) -> str:
 
 
 def cut(text: str, length: int) -> str:
-    """The text, cut at a word where it is longer.
+    """Cut a text at a word if it is longer than `length`.
 
     Example:
         >>> cut("one two three", 11)
@@ -54,7 +54,7 @@ class Passage(BaseModel):
 
     @classmethod
     def of(cls, document: Document) -> Passage:
-        """A document that the retriever returned."""
+        """Make a passage of a document that the retriever returned."""
         metadata, id_ = document.metadata, str(document.id)
         return cls(
             id=id_,
@@ -107,7 +107,7 @@ class Answer(BaseModel):
 
     @classmethod
     def of(cls, output: Mapping[str, Any], thread: str, passages: Collection[str]) -> Answer:
-        """The graph's output of a turn; `passages` are the ids in it that can be read as resources."""
+        """Make an answer of the graph's output. `passages` are the ids that can be read as resources."""
         citations = [
             Source(
                 number=number,

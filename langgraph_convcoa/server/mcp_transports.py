@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def take_stdout() -> TextIO:
-    """Standard output for the protocol alone. All other output, also of C code, goes to standard error from now on.
+    """Reserve standard output for the protocol. All other output, also of C code, goes to standard error from now on.
 
     The stream that is returned is for `run_stdio`.
     """
@@ -30,7 +30,7 @@ def take_stdout() -> TextIO:
 
 
 async def run_stdio(server: FastMCP, wire: TextIO) -> None:
-    """Serve one client over standard input and the stream, until it closes the input."""
+    """Serve one client over standard input and the stream, until the client closes the input."""
     import anyio
     from mcp.server.stdio import stdio_server
 
@@ -40,7 +40,7 @@ async def run_stdio(server: FastMCP, wire: TextIO) -> None:
 
 
 async def _messages(wire: TextIO) -> AsyncIterator[str]:
-    """The lines of standard input that are messages. Others get an error here: the SDK would only log them."""
+    """The lines of standard input that are messages. Other lines are answered with an error: the SDK would only log them."""
     import anyio
     from mcp.types import INVALID_REQUEST, JSONRPCMessage
 

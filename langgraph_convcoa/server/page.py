@@ -38,7 +38,7 @@ async def _login(service: Service, user: str, request: Request) -> Any:
         await asyncio.sleep(WRONG_TOKEN_SECONDS)
         return as_response({"detail": "the token is wrong"}, 401)
     response = as_response({"ok": True})
-    # Before a proxy that speaks TLS, the origin says so, which the guard has compared with the host.
+    # Behind a proxy that speaks TLS only the origin is https. The guard has compared the origin with the host.
     secure = "https" in (request.url.scheme, request.headers.get("origin", "").partition(":")[0])
     response.set_cookie(COOKIE, access.session, max_age=_MONTH, httponly=True, samesite="strict", secure=secure)
     return response

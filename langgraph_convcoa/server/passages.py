@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 _BETWEEN_QUOTES = " … "
 _MOST_TEXT = 100_000
-"""Characters of a text that are shown: the id may name a whole document."""
+"""Maximum number of characters of the text that is shown: the id may name a whole document."""
 _PART = re.compile(r"(.+)#(\d+)\Z", re.DOTALL)
 
 
 def passage_json(retriever: HopfieldRetriever, identity: str, quote: str) -> dict[str, Any] | None:
-    """A passage as the page shows it; None if there is none with this id."""
+    """A passage as the page shows it, or None if no passage has this id."""
     found = retriever.get_by_ids([identity])
     if not found:
         return None
@@ -50,7 +50,7 @@ def spans(text: str, quote: str) -> Sequence[tuple[int, int]]:
         [(0, 36), (37, 47)]
     """
     words = [(match.start(), match[0]) for match in re.finditer(r"\S+", text)]
-    # Found in linear time where white space is one space; a pattern of the quote's words would try each place for each word.
+    # With single spaces the search is linear. A pattern of the quote's words would try each place for each word.
     flat, starts, length = " ".join(word for _, word in words), list[int](), 0
     for _, word in words:
         starts.append(length)

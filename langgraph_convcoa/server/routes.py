@@ -27,7 +27,7 @@ _MOST_LISTED = 1_000
 
 
 def route(path: str, endpoint: Endpoint, *methods: str) -> Route:
-    """A route. The endpoint gets the service and the user, and returns a response or a value for JSON."""
+    """Make a route. The endpoint gets the service and the user, and returns a response or a value for JSON."""
 
     async def respond(request: Request) -> Response:
         given = await endpoint(request.app.state.service, request.scope[USER], request)
@@ -120,7 +120,7 @@ async def _schemas(service: Service, user: str, request: Request) -> Any:
 
 def _thread(service: Service, user: str, entry: Mapping[str, Any], values: Mapping[str, Any] | None = None) -> dict[str, Any]:
     if values is None:
-        # Enough for a list, whose entries are named after their first message.
+        # Clients name the entries of a list after their first message: no more is needed.
         question = str(entry.get("question") or "")
         values = {"messages": [{"type": "human", "content": question, "id": "first"}]} if question else {}
     return {

@@ -19,7 +19,7 @@ from langgraph_convcoa.server.wire import event, to_json
 PING_SECONDS = 15.0
 """Seconds without an event after which a comment is sent, so that proxies keep the connection open."""
 _MOST_BYTES = 8_000_000
-"""Bytes of the events of one run; the oldest are dropped."""
+"""Maximum number of bytes of the events of one run. The oldest events are dropped."""
 _KEPT_BYTES, _KEPT_RUNS = 16_000_000, 200
 """Bytes and number of ended runs that are kept."""
 _LOGGER = logging.getLogger(__name__)
@@ -41,7 +41,7 @@ class Run:
         self.output: dict[str, Any] = {}
         self.task: asyncio.Task[None] | None = None
         self.begun = asyncio.Event()
-        """Set when the run has its thread's lock, or was refused it."""
+        """Set when the run has its thread's lock, or the lock was refused."""
         self.refused: ThreadBusyError | None = None
         self.ended = False
         self.stopping = False
@@ -112,11 +112,11 @@ class Runs:
         """True if the end of the server cancelled a run."""
 
     def start(self, key: str, run: Run, work: Callable[[Run], Awaitable[Mapping[str, Any]]]) -> None:
-        """Start a run; there must be no other of its thread."""
+        """Start a run. Its thread must have no other active run."""
         assert key not in self.active, "a thread has one run at a time"
         self.active[key] = run
         run.task = asyncio.create_task(self._run(run, work))
-        # Not in the task itself: a task that is cancelled before its first step runs none of its code.
+        # A callback, since a task that is cancelled before its first step runs none of its code.
         run.task.add_done_callback(lambda _: self._end(key, run))
 
     async def _run(self, run: Run, work: Callable[[Run], Awaitable[Mapping[str, Any]]]) -> None:
@@ -177,7 +177,7 @@ class Runs:
 
 
 def error_json(error: BaseException) -> dict[str, str]:
-    """An error for clients: the library's own with their text, others with type and place, which hold no secret."""
+    """An error for clients: the text of the library's own errors, and type and place of others, which hold no secret."""
     if isinstance(error, ConvCoAError):
         return {"error": type(error).__name__, "message": str(error)}
     frames = traceback.extract_tb(error.__traceback__)

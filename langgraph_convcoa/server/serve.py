@@ -1,4 +1,4 @@
-"""The web server on its port: started, announced, and ended within seconds."""
+"""The web server: it listens on a port, announces its start, and ends within seconds."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _GRACE_SECONDS = 3
 
 
 class ConvCoAServer(uvicorn.Server):
-    """Ends the turns before the connections, on which their events would otherwise be waited for."""
+    """Ends the turns before the connections: a connection stays open until its turn ends."""
 
     def __init__(self, app: ASGIApp, service: Service, announce: Callable[[], None] = lambda: None) -> None:
         super().__init__(uvicorn_config(app))
@@ -68,12 +68,12 @@ def address_of(listening: socket.socket) -> str:
 
 
 def uvicorn_config(app: ASGIApp) -> uvicorn.Config:
-    """How an application is served: what a client says about itself is not believed, and little is said about the server."""
+    """Settings of uvicorn: a client's proxy headers are ignored, and the server's name is not sent."""
     return uvicorn.Config(
         app,
         log_level="warning",
         access_log=False,
-        proxy_headers=False,  # Addresses decide whose user header is believed.
+        proxy_headers=False,  # The guard believes a user header by the address of its sender.
         server_header=False,
         timeout_graceful_shutdown=_GRACE_SECONDS,
         lifespan="on",

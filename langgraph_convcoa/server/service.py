@@ -33,12 +33,12 @@ if TYPE_CHECKING:
     from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 
 MOST_RUNS = 200
-"""Runs of all users at the same time; one more is refused."""
+"""Maximum number of runs at the same time, over all users. A further run is refused."""
 _TURN_THREADS, _OWN_THREADS = 2 * MOST_RUNS, 16
-"""A synchronous model, action or retriever occupies a thread while it works."""
+"""Threads for turns (a synchronous model, action or retriever occupies one while it works), and for the server itself."""
 _LOCK_SECONDS = 5.0
 _REFUSE_SECONDS = 0.5
-"""Seconds that a question waits for another server's turn of its thread before it is refused."""
+"""Seconds that a question waits while another server runs a turn of its thread; then it is refused."""
 _TITLE_CHARACTERS = 80
 MOST_SEARCHED, _MOST_FOUND, _SEARCH_SECONDS, _MOST_WORDS = 1_000, 50, 3.0, 20
 """A search reads the newest conversations, and ends when it has found enough or takes too long."""
@@ -49,11 +49,11 @@ Result = TypeVar("Result")
 
 
 class Missing(ConvCoAError):
-    """It does not exist, or belongs to another user."""
+    """What was asked for does not exist, or belongs to another user."""
 
 
 class Busy(ConvCoAError):
-    """It is in use; try again."""
+    """The server or the thread is in use, or the name of the thread is taken."""
 
 
 @dataclass
@@ -61,14 +61,14 @@ class Settings:
     """What a server serves.
 
     Attributes:
-        store: Where conversations are kept.
-        make_graph: The graph of conversations over a retriever, or over none.
-        context: The settings of its turns.
-        collections: Those of the command line.
-        folder: Where collections are kept that users make.
-        new_retriever: The retriever with the index in a folder, made empty where there is none.
+        store: The store of the conversations.
+        make_graph: Makes the graph of conversations over a retriever, or without documents.
+        context: The settings of the turns.
+        collections: The collections of the command line.
+        folder: The folder of the collections that users make.
+        new_retriever: Opens the index in a folder, or makes an empty one if there is none.
         sources: A fingerprint of the tables and the web search.
-        models: The names of the models that a run may choose, the default first; none for extracted answers.
+        models: The names of the models that a run may choose, the default first; empty if answers are extracted.
         actions: The name and the description of each action, for the page.
     """
 
@@ -97,7 +97,7 @@ class Service:
         self._threads: ThreadPoolExecutor
 
     async def __aenter__(self) -> Service:
-        # LangChain runs what is synchronous in the loop's own threads. The server has others, which no model can hold.
+        # LangChain runs synchronous code in the loop's threads. The server has others, which a slow model cannot occupy.
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(_TURN_THREADS, "convcoa turns"))
         self._threads = self._open.enter_context(ThreadPoolExecutor(_OWN_THREADS, "convcoa server"))
         self._open.enter_context(self.jobs)
@@ -113,7 +113,7 @@ class Service:
             return Turns(graph, self.store, given.context, collection.sources)
 
         self.collections = Collections(given.collections, given.folder, given.new_retriever, given.sources, turns)
-        # The first question need not wait for the graph.
+        # Compiled now, so that the first question does not wait for it.
         for collection in given.collections:
             self.collections.turns(collection)
         self._saver = saver
@@ -128,7 +128,7 @@ class Service:
         return await asyncio.get_running_loop().run_in_executor(self._threads, partial(function, *given))
 
     async def create(self, user: str, thread: str | None, metadata: Any, if_exists: str = "raise") -> dict[str, Any]:
-        """Make a thread; with `do_nothing` an existing one is returned."""
+        """Make a thread. Raises Busy if it exists; with `if_exists="do_nothing"` the existing one is returned."""
         given = checked_metadata(metadata)
         name = checked_id(str(uuid.uuid4()) if thread is None else thread)
         if (entry := await self.book.get(user, name)) is None:
@@ -176,7 +176,7 @@ class Service:
                 break
             searched += 1
             rounds = list[Any]()
-            # A damaged thread hides no other.
+            # A damaged thread must not hide the others.
             with suppress(StoreError):
                 rounds = await turns.rounds(key_of(user, str(entry["thread_id"])))
             said = "\n".join(f"{one['original_question']}\n{one['answer']}" for one in rounds)
@@ -187,7 +187,7 @@ class Service:
         return {"threads": found, "complete": not words or searched == len(entries)}
 
     async def rate(self, user: str, thread: str, number: int, rating: str) -> None:
-        """Store what the user thinks of an answer."""
+        """Store the user's rating of an answer."""
         entry = await self.entry(user, thread)
         _, turns = await self.snapshot(user, entry)
         try:
@@ -196,9 +196,9 @@ class Service:
             raise Busy("this conversation is answering a question: rate the answer when it is done") from error
 
     async def update(self, user: str, thread: str, metadata: Any) -> dict[str, Any]:
-        """Change a thread's metadata; its collection stays what it is."""
+        """Change a thread's metadata. Its collection cannot be changed."""
         given = checked_metadata(metadata)
-        # A turn that ends in between would stay "busy".
+        # Locked: the thread of a turn that ends in between would stay "busy".
         async with self.book.changing(user, thread):
             entry = await self.entry(user, thread)
             if given.get("collection", entry["metadata"].get("collection")) != entry["metadata"].get("collection"):
@@ -247,7 +247,7 @@ class Service:
         return await turns.snapshot(key_of(user, str(entry["thread_id"]))), turns
 
     async def start(self, user: str, thread: str | None, request: RunRequest) -> Run:
-        """Start a run. Without a thread, it is deleted when it ends."""
+        """Start a run. Without a thread it gets one that is deleted when the run ends."""
         if len(self.runs.active) >= MOST_RUNS:
             raise Busy(f"{MOST_RUNS} questions are being answered at the moment: try again in a while")
         if thread is None:
@@ -296,7 +296,7 @@ class Service:
         *,
         kept: bool,
     ) -> Mapping[str, Any]:
-        # A turn that could not be replaced is kept.
+        # If the last turn cannot be replaced, the thread keeps its status.
         kept_status = str(entry.get("status", "")) if request.before else ""
         status, output = kept_status or "error", dict[str, Any]()
         modes = ["messages", "custom", "values", *(["updates"] if "updates" in request.modes else [])]
@@ -308,7 +308,7 @@ class Service:
         def begun() -> None:
             run.begun.set()
             if kept:
-                # Beside the turn, which need not wait for it.
+                # In the background: the turn need not wait for the note.
                 noting.append(asyncio.create_task(self._note(user, entry, "busy")))
 
         try:
@@ -338,11 +338,11 @@ class Service:
                 await asyncio.wait(noting)
                 try:
                     if not await self._note(user, entry, status):
-                        # It was deleted as the turn began.
+                        # The thread was deleted when the turn began.
                         await self._erase(key)
                     noting[0].result()
                 except ThreadBusyError as error:
-                    # What the turn has answered is stored.
+                    # The answer of the turn is stored nevertheless.
                     _LOGGER.warning("The status of the thread %s was not kept: %s", entry["thread_id"], error)
             elif not kept:
                 with suppress(StoreError), self.store.errors():

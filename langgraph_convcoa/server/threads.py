@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _ROOT = ("convcoa", "server", "threads")
 _PAGE = 500
 MOST_THREADS = 10_000
-"""Threads of one user, at most."""
+"""Maximum number of threads of one user."""
 _MOST_METADATA = 10_000
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._ -]{0,99}")
 
@@ -49,7 +49,7 @@ def checked_id(thread: str) -> str:
 
 
 def checked_metadata(metadata: Any) -> dict[str, Any]:
-    """Check the metadata that a client gives, a small object."""
+    """Check a client's metadata, which must be a small object."""
     if metadata is None:
         return {}
     if not isinstance(metadata, Mapping) or len(to_json(metadata)) > _MOST_METADATA:
@@ -72,7 +72,7 @@ def _entry(thread: str, kept: Mapping[str, Any]) -> dict[str, Any]:
 class ThreadBook:
     """The threads of all users, in the store of the conversations.
 
-    `alone` is the lock of an entry by its name, so that no other program changes it at the same time.
+    `alone` locks an entry by its name, so that no other program changes it at the same time.
     """
 
     def __init__(self, store: BaseStore, alone: Callable[[str], AbstractAsyncContextManager[None]]) -> None:
@@ -87,28 +87,28 @@ class ThreadBook:
     async def changing(self, user: str, thread: str) -> AsyncIterator[None]:
         """Lock an entry, from reading it to writing it."""
         key = key_of(user, thread)
-        # Tasks of this program wait here, where it costs nothing.
+        # Tasks of this program wait for the first lock, which costs nothing.
         async with self._locks.setdefault(key, asyncio.Lock()), self._alone(key):
             yield
 
     async def get(self, user: str, thread: str) -> dict[str, Any] | None:
-        """A thread's entry; None where the user has no such thread."""
+        """A thread's entry, or None if the user has no such thread."""
         item = await self._store.aget(self._space(user), thread)
         return None if item is None else _entry(item.key, item.value)
 
     async def put(self, user: str, entry: Mapping[str, Any]) -> None:
-        """Keep an entry."""
+        """Store an entry."""
         await self._store.aput(self._space(user), str(entry["thread_id"]), dict(entry), index=False)
 
     async def create(self, user: str, thread: str, metadata: Mapping[str, Any]) -> dict[str, Any]:
-        """A new thread's entry, kept."""
+        """Make and store the entry of a new thread."""
         time = now()
         entry = _entry(thread, {"created_at": time, "updated_at": time, "metadata": dict(metadata)})
         await self.put(user, entry)
         return entry
 
     async def delete(self, user: str, thread: str) -> None:
-        """Forget a thread's entry."""
+        """Delete a thread's entry."""
         await self._store.adelete(self._space(user), thread)
 
     async def all(self, user: str) -> list[dict[str, Any]]:

@@ -1,4 +1,7 @@
-"""Uploads: files are copied within limits, then read by a worker process and encoded by a thread of their collection."""
+"""Uploads: files are copied within limits, then read by a worker process and encoded by a thread of their collection.
+
+The guard limits the size of the whole request (`server.UPLOAD_BYTES`, or --max-upload-mb).
+"""
 
 from __future__ import annotations
 
@@ -32,13 +35,13 @@ if TYPE_CHECKING:
     from langgraph_convcoa.server.collections import Collection
 
 MOST_FILES = 500
-"""Files of one upload."""
+"""Maximum number of files of one upload."""
 MOST_SOURCES = 20_000
-"""Files of one collection."""
+"""Maximum number of files of one collection."""
 MOST_TEXT = 50_000_000
-"""Bytes of the text of one file."""
+"""Maximum number of bytes of the text of one file."""
 MOST_TEXTS = 100_000
-"""Rows, pages or parts of one file."""
+"""Maximum number of rows, pages or parts of one file."""
 FILE_SECONDS = 30.0
 """Processor time for reading one file, whatever its size."""
 _LONGEST_NAME, _LONGEST_SUFFIX = 150, 20
@@ -46,14 +49,14 @@ _KEPT_JOBS, _MOST_WAITING, _MOST_SKIPPED = 200, 20, 1_000
 
 
 def plain_name(name: str) -> str:
-    r"""A file's name without folders, and without characters that lead or look elsewhere.
+    r"""A file's name without folders, and without characters that point to another folder or disguise the name.
 
     Example:
         >>> [plain_name(name) for name in ("../../etc/pass\0wd", "C:\\notes\\a.md", "...", "fdp\u202e.exe")]
         ['passwd', 'a.md', 'file', 'fdp.exe']
     """
     last = unicodedata.normalize("NFC", name.encode("utf-8", "replace").decode("utf-8")).replace("\\", "/").rsplit("/", 1)[-1]
-    # Control characters, and those that turn the direction of the text after them.
+    # Without control characters and characters that change the direction of the text.
     kept = "".join(one for one in last if unicodedata.category(one) not in ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"))
     kept = " ".join(kept.split()).lstrip(". ").replace(":", "-")
     stem, dot, suffix = kept.rpartition(".")
@@ -95,7 +98,7 @@ class Job:
     id: str = field(default_factory=lambda: uuid.uuid4().hex)
     stopped: threading.Event = field(default_factory=threading.Event)
     workers: Workers = field(default_factory=Workers)
-    """Reads its files in a process of its own."""
+    """Worker process that reads the files."""
 
     @property
     def total(self) -> int:
@@ -104,7 +107,7 @@ class Job:
 
     @property
     def ended(self) -> bool:
-        """True if it is indexed, or failed."""
+        """True if the job is done or failed."""
         return self.status in ("done", "failed")
 
     def skip(self, name: str, reason: str) -> None:
@@ -132,8 +135,8 @@ class Job:
 class Jobs:
     """Takes uploads and indexes them, one after another for each collection; used in a `with` block.
 
-    Each collection with uploads has a thread, which ends with its last upload or with the server. Files wait in `folder`, in a
-    folder of this server's. What killed servers left there is deleted.
+    Each collection with uploads has a thread, which ends with its last upload or with the server. Files wait in a folder of
+    this server inside `folder`. The folders of killed servers are deleted.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -146,7 +149,7 @@ class Jobs:
         private_folder(self._place)
         self._held.acquire()
         for place in self._place.parent.glob("*.lock"):
-            # A server that lives holds its lock.
+            # A running server holds its lock.
             with suppress(Timeout), FileLock(place, timeout=0):
                 shutil.rmtree(place.with_suffix(""), ignore_errors=True)
                 place.unlink(missing_ok=True)
@@ -199,7 +202,7 @@ class Jobs:
         return job if job is not None and job.user == user else None
 
     def stop(self, collection: Collection | None = None) -> None:
-        """Stop the jobs of a collection, or all; the reading of a file is ended at once."""
+        """Stop the jobs of a collection, or all jobs. The reading of a file ends at once."""
         for job in self._all():
             if collection is None or job.collection is collection:
                 job.stopped.set()
@@ -234,11 +237,11 @@ class Jobs:
     def _index(self, job: Job) -> None:
         retriever = job.collection.retriever
         assert retriever is not None, "`take` refuses files for a collection that failed"
-        # Read once: the names of an upload differ, and the corpus is long.
+        # Listed once: the corpus is long, and no two files of an upload have the same name.
         known = {entry["source"]: entry["ids"] for entry in job.collection.documents()}
         for name, place, size in job.files:
             before, documents = job.done, _read(job, name, place, size)
-            # A file without text changes nothing, and the collection is free while the first text is read.
+            # Before the lock: a file without text changes nothing, and others can change the collection while it is read.
             first = next(documents, None)
             if job.stopped.is_set():
                 raise _StoppedError
@@ -253,7 +256,7 @@ class Jobs:
                         _keep(job.collection, place)
             place.unlink(missing_ok=True)
             job.done, job.files_done = before + size, job.files_done + 1
-        # What makes the next start fast.
+        # Saved so that the next start is fast.
         with job.collection.lock:
             retriever.corpus.save_lexical()
 
@@ -283,13 +286,13 @@ def _copy(job: Job, files: Sequence[tuple[str, BinaryIO]]) -> None:
 
 
 def _read(job: Job, name: str, place: Path, size: int) -> Iterator[Document]:
-    """The documents of a file. Their ids begin with its name, so that files do not replace each other's."""
+    """The documents of a file. Their ids begin with its name, so that no two files have the same ids."""
     before = job.done
 
     def progress(done: int, total: int) -> None:
         job.done = before + size * done // max(total, 1)
 
-    # A file that can be read has an ending.
+    # No upload is named "texts": a file that can be read has an ending.
     spool = Spool(place.with_name("texts"), FILE_SECONDS, MOST_TEXTS, progress)
 
     for document in stream_file(place, spool, job.workers, name=name, max_bytes=MOST_TEXT, told=partial(job.skip, name)):

@@ -1,4 +1,4 @@
-"""The wire format: JSON and server-sent events as LangGraph's server writes them, and what its clients send."""
+"""The wire format: JSON and server-sent events as LangGraph's server writes them, and the requests of its clients."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from langgraph_convcoa.context import ConvCoAContext
 
 GRAPH = "convcoa"
-"""The name of the graph, which is also the assistant that stands for the first collection."""
+"""The name of the graph, and of the assistant for the first collection."""
 MODES = {"values": "values", "messages": "messages", "messages-tuple": "messages", "custom": "custom", "updates": "updates"}
-"""The stream modes that a client may ask for -> the graph's. Others are ignored."""
+"""Stream modes of a client -> stream modes of the graph. Other modes are ignored."""
 SETTINGS = ("model", "k", "threshold", "language", "recall_answers", "max_sub_questions", "max_corrections", "approve")
 """Settings of a run that a client may set. The server offers the models, and sets limits of actions and shared knowledge."""
 _STRATEGIES = ("reject", "interrupt", "rollback", "enqueue")
@@ -67,8 +67,8 @@ def event(name: str, data: bytes, number: int | None = None) -> bytes:
 class RunRequest:
     """A run that a client asks for.
 
-    `given` is the graph's input, None to resume a turn. `decisions` resume a turn that waits for approval. `before` is the id
-    of the state before the last turn, which the run replaces.
+    `given` is the graph's input, None to resume a turn. `decisions` resume a turn that waits for approval. If the run replaces
+    the last turn, `before` is the id of the state before that turn.
     """
 
     given: dict[str, Any] | None = None
@@ -82,14 +82,14 @@ class RunRequest:
     settings: dict[str, Any] = field(default_factory=dict)
 
     def context(self, own: ConvCoAContext, models: Sequence[str] = ()) -> ConvCoAContext:
-        """The server's settings with those of the run, which cannot remove the server's approvals."""
+        """The server's settings, changed by those of the run. A run cannot remove the server's approvals."""
         if not self.settings:
             return own
         model = self.settings.get("model") or None
         if model is not None and model not in models:
             raise InputError(f"the model of a run must be one of the server's: {', '.join(models) or 'it has none'}")
         approve = [*dict.fromkeys((*own.approve, *self.settings.get("approve", ())))]
-        # The first one is loaded: it is the graph's own.
+        # The first model is the graph's own, which is loaded already.
         chosen = {**self.settings, "approve": approve, "model": None if models and model == models[0] else model}
         try:
             return type(own).model_validate({**own.model_dump(), **chosen})
@@ -102,7 +102,7 @@ def read_run(body: Mapping[str, Any]) -> RunRequest:
     """The request in the body of a run.
 
     Raises:
-        InputError: It cannot be used.
+        InputError: The request cannot be used.
 
     Example:
         >>> read_run({"assistant_id": "convcoa", "input": {"question": "When?"}, "stream_mode": "custom"}).given
@@ -146,7 +146,7 @@ def read_input(given: Any) -> dict[str, Any] | None:
     """The graph's input: a question, or messages of a user and an assistant; None to resume a turn.
 
     Raises:
-        InputError: It is neither.
+        InputError: The input is neither.
     """
     if given is None or given == {}:
         return None

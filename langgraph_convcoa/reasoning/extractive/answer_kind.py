@@ -11,7 +11,7 @@ from langgraph_convcoa.text.terms import may_be_name
 from langgraph_convcoa.text.words import STOP_WORDS
 
 NEEDED: dict[AnswerType, str] = {"person": "name", "date": "time", "number": "number"}
-"""Kinds of question, with what their answers must hold."""
+"""Kinds of question, and the kind of word that their answers must hold."""
 _TIMES = frozenset(
     """morning afternoon evening night noon midnight today daily weekly monthly yearly annually spring summer autumn winter
     christmas easter day days week weeks month months year years hour hours minutes before after during until when""".split()  # noqa: SIM905
@@ -26,12 +26,12 @@ _COMPUTES = re.compile(
 
 
 def asks_to_compute(question: str) -> bool:
-    """Whether a question about the rows of a table asks for more than one row says."""
+    """Whether a question about the rows of a table asks for what no single row says."""
     return _COMPUTES.search(question) is not None
 
 
 def of_kind(kind: AnswerType, tokens: Sequence[Token], known: Collection[str] = ()) -> list[bool]:
-    """Whether each token of a sentence is of the wanted kind, and not among the stems of the question (`known`).
+    """Whether each token of a sentence is of the wanted kind, with no stem in `known`, the stems of the question.
 
     Example:
         >>> from langgraph_convcoa.reasoning.extractive.reading import tokens_of
@@ -55,6 +55,6 @@ def _fits(kind: AnswerType, token: Token, before: str) -> bool:
         return word in REASON_WORDS
     if kind == "thing" or before.lower() == "by":
         return True
-    # A capital that opens a sentence is a name's if the word is no English word: "Shakespeare wrote it", not "Boats are".
+    # A capitalised first word is a name only if it is no English word: "Shakespeare wrote it", not "Boats are".
     opens = not before and all(map(may_be_name, token.stems[:1]))
     return is_name(text, first=False) and not is_date(text) and word not in STOP_WORDS and (bool(before) or opens)

@@ -1,4 +1,4 @@
-"""Splitter of compound questions, conservative: a wrong split is worse than none."""
+"""Splits compound questions only if that is safe: a wrong split is worse than no split."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _COMPARED = re.compile(
 _JOINT_WORD = re.compile(r"\b(?:and|or|with|to)\b", re.IGNORECASE)
 _PRONOUN = re.compile(rf"\b(?:{PERSONAL}|this|that|these|those|one)\b", re.IGNORECASE)
 _THINGS, _PEOPLE = frozenset(["it", "its", "they", "them", "their"]), frozenset(["he", "him", "his", "she"])
-# What a question is about follows its verb: a name, or all that is left but a participle ("When was the plant closed?").
+# The subject follows the verb: a name, or the rest of the question without a participle ("When was the plant closed?").
 _NAME = r"(?:[A-Z0-9][\w'’.-]*|(?:of|the|de|von|van)(?=\s+[A-Z0-9]))"
 _SUBJECT = re.compile(
     rf"^(?i:(?:in )?(?:{WH})(?: \w+)? (?:{_IS})|who (?P<did>[a-z]+(?:ed|t|te|de|nd|ke|n|w))) "
@@ -34,11 +34,11 @@ _SUBJECT = re.compile(
 
 
 def split_question(question: str, limit: int = 6) -> list[str]:
-    """The sub-questions of a question, in order; the question itself where it has no certain seam.
+    """Split a question into sub-questions, in order. Without a certain seam the question stays whole.
 
-    Seams are a question mark inside the text, "and" before a question word where both sides are whole questions, and
-    "compare X and Y" / "the difference between X and Y". A pronoun of a later part is replaced by what the part before asks
-    about. More parts than `limit` are left together in the last one.
+    Seams are a question mark inside the text, "and" before a question word if both sides are whole questions, and
+    "compare X and Y" / "the difference between X and Y". A pronoun in a later part is replaced by the subject of an earlier
+    part. If there are more parts than `limit`, the last one holds the rest.
 
     Example:
         >>> split_question("When was MIT founded and who founded it?")
@@ -79,7 +79,7 @@ def _whole_questions(question: str) -> list[str]:
 
 
 def _joined(question: str) -> list[str]:
-    """Cut "Q1 and Q2" where both sides begin as questions and each asks about something."""
+    """Cut "Q1 and Q2" if both sides begin as questions and each asks about something."""
     parts: list[str] = []
     rest = question
     while seam := next(
@@ -104,7 +104,7 @@ def _as_question(text: str) -> str:
 
 
 def _resolved(parts: list[str]) -> list[str]:
-    """Replace the pronoun of a part by what the part before asks about. What stays unclear is joined again."""
+    """Replace the pronoun of a part by the subject of an earlier part. An unclear part is joined to the part before."""
     resolved: list[str] = []
     asked: re.Match[str] | None = None
     for part in parts:
@@ -122,7 +122,7 @@ def _resolved(parts: list[str]) -> list[str]:
 
 def _meant(part: str, pronouns: list[re.Match[str]], asked: re.Match[str] | None) -> str:
     """What the only pronoun of a part stands for, or ""."""
-    # A part may name something of its own, which its pronoun means; "When was it?" asks about the event, not about the name.
+    # If a part has a name of its own, its pronoun may mean that. "When was it?" asks about the event, not about the name.
     if (
         asked is None
         or len(pronouns) != 1

@@ -15,19 +15,19 @@ from langgraph_convcoa.text.terms import Held, Term, find_terms
 from langgraph_convcoa.text.words import content_words
 
 NOTHING = "I found nothing about this in the documents."
-"""The answer where nothing was found; the nearest passage may follow."""
+"""The answer if nothing was found. The nearest passage may follow."""
 _LONGEST = 500
-"""Characters of a question that may be a bare pronoun with little around it."""
+"""A pronoun is looked for only in this many characters of a question."""
 _TITLES = ("title", "heading", "section")
 _PRONOUN = re.compile(rf"\b(?:{PERSONAL})\b(?!['’]s\s+(?:true|like))", re.IGNORECASE)
 _OPENS = re.compile(r"^\W*(who|what|which)\b", re.IGNORECASE)
-# "How long does it take to ...", "Is it true that ...": a pronoun that stands for what follows.
+# In "How long does it take to ..." and "Is it true that ..." the pronoun stands for the words after it.
 _STANDS_FOR_REST = re.compile(r"\b(?:that|to|for|when|if|whether|who|which)\b|\btime\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class Group:
-    """Terms that are held or missed together: the words of one name, those of one quotation, or a single word."""
+    """Terms that are held or missed together: the words of a name, the words of a quotation, or a single word."""
 
     terms: tuple[Term, ...]
 
@@ -39,8 +39,8 @@ class Group:
     def held(self, here: Held, anywhere: Held) -> bool:
         """Whether a passage holds the group.
 
-        The last uncommon word of a name must stand here. Words before it may be initials, or stand in another passage. Half
-        of the words are enough if all are common, as in a title.
+        The last uncommon word of a name must stand in the passage. Words before it may be initials, or stand in another one.
+        If all words are common, as in a title, half of them are enough.
         """
         keys = [term for term in self.terms if not term.common and len(term.text) > 1]
         if not keys:
@@ -53,7 +53,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Coverage:
-    """What the evidence holds of what a question is about.
+    """Shares of the terms of a question that the passages of the evidence hold.
 
     `shares`: share of the question's terms in each passage, 1 if the question has none; `missing`: why no passage can hold
     the answer, or "".
@@ -63,7 +63,7 @@ class Coverage:
     missing: str = ""
 
     def may_answer(self, passage: int) -> bool:
-        """Whether a passage holds half of the terms, or the most of all if none holds half."""
+        """Whether a passage holds half of the terms, or as many as the best passage if no passage holds half."""
         most = max(self.shares, default=0.0)
         return self.shares[passage] > 0 and self.shares[passage] >= min(most, 0.5)
 
@@ -71,9 +71,9 @@ class Coverage:
 def cover(
     question: str, evidence: Sequence[Document], history: Sequence[tuple[str, str]] = (), leans: bool = False
 ) -> Coverage:
-    """What the evidence holds of the names, numbers, quoted and rare words of a question.
+    """Find which passages hold the names, numbers, quoted and rare words of a question.
 
-    A question that depends on the conversation (`leans`) and names nothing is about what the turns before name. A term of an
+    A question that depends on the conversation (`leans`) and names nothing is about the names of earlier turns. A term of an
     earlier answer need not stand in the evidence.
 
     Example:
@@ -122,13 +122,13 @@ def _about_subject(passages: Sequence[Held], anywhere: Held, history: Sequence[t
 
 
 def _bare_pronoun(question: str) -> str:
-    """The pronoun of a question that nothing in it explains, or ""."""
+    """The pronoun that the question itself does not explain, or ""."""
     found = _PRONOUN.search(question[:_LONGEST])
     if found is None:
         return ""
     before = set(content_words(question[: found.start()])) - KIND_WORDS
     after, word = question[found.end() :], found[0].lower()
-    # "Who introduced it?", "What film did he make?": one word before it explains nothing yet.
+    # "Who introduced it?", "What film did he make?": one word before the pronoun does not explain it.
     opens = _OPENS.match(question)
     if len(before) > (opens is not None):
         return ""

@@ -12,7 +12,7 @@ from langgraph_convcoa.text.questions import AnswerType, answer_type, is_name, i
 from langgraph_convcoa.text.words import content_words
 
 ROOT_SHARE = 0.5
-"""What the first letters of a long stem count of it."""
+"""Weight of the first letters of a long stem, as a share of the stem's weight."""
 HISTORY_WEIGHT = 0.6
 """How far the turn before pulls the vector of a question that depends on it, as in the retriever's conversation state."""
 
@@ -27,7 +27,7 @@ KIND_WORDS = frozenset(
         " title type kind nationality ever"
     )
 )
-"""Words that say what kind of answer is wanted, which the answer need not repeat."""
+"""Words that say what kind of answer is wanted. The answer need not repeat them."""
 
 
 @dataclass(frozen=True)
@@ -37,8 +37,8 @@ class Query:
     texts: tuple[tuple[str, float], ...]  # what an encoder reads, with weights
     said: str  # answer of the turn before, if the question depends on it
     leans: bool  # the question depends on the conversation
-    weights: dict[str, float]  # words, those of earlier turns included
-    about: frozenset[str]  # words of which the evidence must hold a share
+    weights: dict[str, float]  # words of the question and of earlier turns
+    about: frozenset[str]  # the evidence must hold a share of these words
     names: frozenset[str]  # names and numbers of the question
     pairs: tuple[tuple[str, str], ...]  # neighbouring words of the question
     kind: AnswerType
@@ -46,10 +46,10 @@ class Query:
 
 
 def make_query(question: str, history: Sequence[tuple[str, str]] = ()) -> Query:
-    """Weigh the words of a question, and with a smaller weight those of the turns before where it depends on them.
+    """Weigh the words of a question. If it depends on the turns before, their words get a smaller weight.
 
     A question depends on the conversation if it holds a pronoun, begins with "and" or "what about", or has no content word.
-    For another short question ("How many layers?") the turn before helps to choose the sentence only.
+    For another short question ("How many layers?") the turn before only helps to choose the sentence.
 
     Example:
         >>> query = make_query("When was it?", [("Who introduced the network?", "Hopfield [1].")])
@@ -84,9 +84,9 @@ def make_query(question: str, history: Sequence[tuple[str, str]] = ()) -> Query:
 
 
 def stands_alone(question: str) -> bool:
-    """Whether a question can be understood without the conversation, as far as its words tell.
+    """Whether a question can be understood without the conversation, judged by its words.
 
-    No pronoun, and either two content words without a "the" that may point back, or "What is X?".
+    It has no pronoun. It is "What is X?", or has two content words, and also a name if there is a "the", which may point back.
 
     Example:
         >>> [stands_alone(q) for q in ("Who introduced sparsemax?", "What is BM25?", "What are the symptoms?", "When was it?")]
@@ -102,7 +102,7 @@ def stands_alone(question: str) -> bool:
 
 
 def _context(history: Sequence[tuple[str, str]], share: float) -> dict[str, float]:
-    """Words of the turn before, and where that depends on the one before it, of that one too."""
+    """Words of the last turn, and of up to two turns before it as long as each turn depends on the one before."""
     weights: dict[str, float] = {}
     for question, answer in reversed(history[-3:]):
         asked = _weighed(content_words(question[:2_000]), 0.4 * share)

@@ -19,21 +19,21 @@ ELLIPSIS = "…"
 POOL = 4
 """Sentences that an answer may quote."""
 MIN_SHARE = 0.03
-"""A further sentence must be at least this share as likely as the best one."""
+"""A further sentence must have at least this share of the best one's probability."""
 WHOLE = 35
 """The best sentence stands whole up to this many words."""
 MIN_STRETCH = 8
 """Words of the shortest clipping."""
 SLACK = 5
-"""A clipping that would leave out this many words at an end of its sentence takes them in."""
+"""A clipping that would leave out at most this many words at an end of its sentence includes them."""
 NEARLY = 0.9
-"""A sentence is clipped at its end if its beginning is worth this share of the best stretch: that reads better."""
+"""The beginning of a sentence is quoted if it is worth this share of the best stretch: that reads better."""
 REACH = 6.0
-"""Words over which the weight of a question word falls to a third."""
+"""Distance in words at which the weight of a question word has fallen to a third."""
 PRICES = np.geomspace(1e-6, 1.0, 100)
 
 Stretch = tuple[int, int]
-"""First token of a part of a sentence, and the one after its last."""
+"""A part of a sentence: the index of its first token, and of the token after its last one."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def choose_quotes(ranked: Sequence[Candidate], query: Query, budget: int) -> lis
 
 
 def clip(candidate: Candidate, query: Query, budget: int) -> str:
-    """A sentence within a budget of words: whole, or the stretch most likely to hold the answer between … marks."""
+    """A sentence within a budget of words: whole, or the stretch most likely to hold the answer, with … at each cut."""
     return _cut(candidate, *_best_of_size(answer_chances(candidate, query), budget))
 
 
@@ -110,7 +110,7 @@ def _cost(stretches: dict[int, Stretch]) -> int:
 
 
 def _lengthen(chosen: dict[int, Stretch], pool: Sequence[Candidate], left: int) -> None:
-    """Give the words that are left to the stretches, the best first. A beginning is added whole or not at all."""
+    """Lengthen the stretches by the words that are left, the best first. A beginning is added whole or not at all."""
     for place, (first, end) in chosen.items():
         before = first if first <= left else 0
         after = min(len(pool[place].tokens) - end, left - before)
@@ -126,7 +126,7 @@ def _best_stretch(gains: NDArray[np.float64]) -> Stretch:
 
 
 def _best_of_size(values: NDArray[np.float64], size: int) -> Stretch:
-    """The stretch of a size with the largest sum, or the beginning if that is nearly as good; all if there is no more."""
+    """The stretch of a size with the largest sum, or the beginning if it is nearly as good. A shorter sentence stays whole."""
     size = min(size, len(values))
     gain = np.convolve(values, np.ones(size), mode="valid")
     first = 0 if gain[0] >= NEARLY * gain.max() else int(np.argmax(gain))
@@ -137,7 +137,7 @@ def _cut(candidate: Candidate, first: int, last: int) -> str:
     tokens = candidate.tokens
     if not tokens[first:last]:
         return ""
-    # A [3] of the source itself would be read as a citation of this answer.
+    # A [3] in the source would be read as a citation of this answer.
     text, _, _ = check_citations(candidate.text[tokens[first].start : tokens[last - 1].end], available=0)
     if first > 0:
         text = f"{ELLIPSIS}{text}"

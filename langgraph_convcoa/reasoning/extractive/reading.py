@@ -15,9 +15,9 @@ from langchain_core.documents import Document
 from langgraph_convcoa.text.words import CJK, ENDED, LIST_MARK, content_words, sentences, stem
 
 MAX_SENTENCE = 80
-"""Tokens of the longest piece that is taken as a sentence; longer ones are cut."""
+"""Maximum number of tokens of a sentence. A longer one is cut into pieces."""
 ROOT = 5
-"""Letters that stand for a long stem."""
+"""A long stem is also compared by this many first letters."""
 _HEADING_WORDS = 12
 _KEPT_CHARACTERS = 500_000
 _VERBS = """
@@ -37,7 +37,7 @@ _LIST_ITEM = re.compile(rf"\A(?:[>|]|{LIST_MARK})\s")
 
 @dataclass(frozen=True)
 class Token:
-    """A piece of a sentence between white space: where it stands in its sentence, and the stems in it."""
+    """A word of a sentence, or a CJK character, with its place in the sentence and its stems."""
 
     text: str
     start: int
@@ -75,7 +75,7 @@ class Passage:
 
 
 def read_passage(document: Document) -> Passage:
-    """What may be quoted of a document. No question and no heading is a part: both belong to the text under them."""
+    """The sentences of a document that may be quoted. Questions and headings are no parts: they belong to the text below."""
     parts = _parts(document.page_content)
     title = _stem_set(str(document.metadata.get("title") or ""))
     return Passage(parts, title, title.union(*(part.stems | part.about for part in parts)))
@@ -87,12 +87,12 @@ def tokens_of(text: str) -> tuple[Token, ...]:
 
 
 def count_words(text: str) -> int:
-    """Words as the limit on an answer counts them."""
+    """Number of words, as the limit on an answer counts them."""
     return sum(1 for _ in _TOKEN.finditer(text))
 
 
 def with_roots(stems: Sequence[str]) -> tuple[str, ...]:
-    """Stems, and for the longer ones their first letters too, so that "suspension" meets "suspended" half-way.
+    """Stems, and the first letters of the longer ones, so that "suspension" matches "suspended" in part.
 
     A form of an irregular verb gets the stem of its present: "gave" is "give".
     """
@@ -115,7 +115,7 @@ def _size(parts: tuple[Part, ...]) -> int:
 
 @cached(LRUCache[Any, tuple[Part, ...]](_KEPT_CHARACTERS, getsizeof=_size), lock=Lock())
 def _parts(text: str) -> tuple[Part, ...]:
-    """Kept for passages that come again: for the answer after its sub-questions, and for what is asked next."""
+    """The parts of a text, cached: the same passage is read for sub-questions, for the answer and for later questions."""
     blocks = list(filter(str.strip, _BLANK_LINE.split(_MARKDOWN_HEADING.sub(r"\n\n# \1\n\n", text))))
     headings = _headings(blocks)
     parts: list[Part] = []

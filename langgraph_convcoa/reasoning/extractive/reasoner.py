@@ -41,7 +41,7 @@ from langgraph_convcoa.reasoning.extractive.sentence_ranking import (
 from langgraph_convcoa.text.words import CLOSING, STOPS, content_words
 
 NEAREST_WORDS = 25
-"""Words of the nearest passage that are shown where nothing was found."""
+"""Words of the nearest passage that are shown if nothing was found."""
 _GREETS = (
     "hi|hiya|hello|hey|howdy|greetings|good (?:morning|afternoon|evening|day|night)|thx|cheers|bye|goodbye|see you|ok(?:ay)?"
     "|thanks?(?: you| a lot| so much)*|thank you(?: very much| so much)?|great|nice|cool"
@@ -54,17 +54,17 @@ _FULL_STOP = re.compile(rf"\.+(?=[{CLOSING}]*\Z)")
 _ROWS = "rows were found"
 _LONGEST_KEPT = 2_000
 OFF_TOPIC = 0.6
-"""A further sentence's passage must hold this share of the question's words that the best sentence's passage holds."""
+"""The passage of a further sentence has at least this share of the coverage of the best sentence's passage."""
 MEANT = 0.5
-"""Cosine of a sentence that makes up for a passage below `min_coverage`."""
+"""A sentence with this cosine to the question makes up for passages below `min_coverage`."""
 
 
 class ExtractiveReasoner(Reasoner):
     """Splits compound questions and answers with the best sentences, cited; no model, no network.
 
     Args:
-        encoder: Adds similarity of meaning to the choice of sentences; without one only the words count.
-        max_words: Words of an answer at most, citation marks included.
+        encoder: Adds similarity of meaning to the choice of sentences; without an encoder only the words count.
+        max_words: Maximum number of words of an answer, citation marks included.
         min_coverage: Share of the question's words, weighted by rarity, that the best passage must hold if no sentence of
             the evidence is close in meaning.
 
@@ -91,12 +91,12 @@ class ExtractiveReasoner(Reasoner):
         self.min_coverage = min_coverage
 
     def plan(self, request: PlanRequest, config: RunnableConfig | None = None) -> ActionChain:
-        """One node without a guess for each part of the question. A greeting is answered with what can be asked."""
+        """Plan a node for each part of the question, without a guess. A greeting is answered with what can be asked."""
         if small_talk(request.question):
             return ActionChain(optimized_question=request.question, draft_answer=_greeting(request.question, request.actions))
         if special := [name for name, is_one in request.recognised.items() if is_one]:
             node = ActionNode(action=special[0], sub_question=request.question, missing=True)
-            # The conversation helped to recognise it.
+            # Such a question may be recognised only by the conversation before it.
             return ActionChain(optimized_question=request.question, nodes=(node,), self_contained=False)
         actions = {name: about for name, about in request.actions.items() if name not in request.recognised}
         parts = split_question(request.question, max(1, request.max_sub_questions))
@@ -113,7 +113,7 @@ class ExtractiveReasoner(Reasoner):
         return bool(_stated(evidence) or self._ranked(question, history, evidence).answers)
 
     def correct(self, request: CorrectRequest, config: RunnableConfig | None = None) -> Corrected:
-        """The best sentence for each item, or why there is none, and the answer from the best sentences of all."""
+        """Find the best sentence for each item, or say why there is none, and make the answer of the best sentences."""
         if small_talk(request.question):
             return Corrected((), _greeting(request.question, {}))
         found = {
@@ -140,7 +140,7 @@ class ExtractiveReasoner(Reasoner):
         return Correction(item.index, clip(best, ranking.query, self.max_words), reason, score=min(best.coverage, 1.0))
 
     def _answer(self, request: CorrectRequest, found: Mapping[int, _Ranking]) -> str:
-        """The best sentences of every solved sub-question, each with its [n], and what had no answer.
+        """The best sentences of every solved sub-question, each with its [n], and a note for each one without an answer.
 
         `found` holds the rankings of the sub-questions that were corrected, by their place in the chain.
         """
@@ -150,7 +150,7 @@ class ExtractiveReasoner(Reasoner):
             return _joined(self._quotes(ranking, request, self.max_words)) or self._nothing(ranking, request)
         failed = [item for item in request.chain if item["status"] == "failed"]
         without = [item for item in request.chain if item["status"] == "unsupported"]
-        # Two parts of a question often have one sentence as their answer: it is given once.
+        # Two sub-questions often have the same sentence as their answer: it is given once.
         solved = list({item["answer"]: item for item in reversed(request.chain) if item["status"] in SOLVED}.values())[::-1]
         if not solved and not failed:
             rankings = (
@@ -172,7 +172,7 @@ class ExtractiveReasoner(Reasoner):
         return " ".join(dict.fromkeys(filter(None, [*texts, *notes]))) or NOTHING
 
     def _nothing(self, ranking: _Ranking, request: CorrectRequest) -> str:
-        """That nothing was found, and the nearest passage, named as such, if it shares a word with the question."""
+        """Say that nothing was found, and quote the nearest passage if it shares a word with the question."""
         if ranking.reason.startswith(_ROWS):
             return f"{NOTHING} {ranking.reason[0].upper()}{ranking.reason[1:]}."
         nearest = max(ranking.sentences, key=lambda candidate: (candidate.held, candidate.probability), default=None)
@@ -183,7 +183,7 @@ class ExtractiveReasoner(Reasoner):
         return f"{NOTHING} The nearest passage is “{_FULL_STOP.sub('', text)}” [{place + 1}]."
 
     def _solved(self, item: ChainItem, request: CorrectRequest, budget: int, shown: list[str]) -> str:
-        """The answer of a solved sub-question; `shown` are the quotes of those before it."""
+        """The answer to a solved sub-question. `shown` holds the quotes of the sub-questions before it."""
         places = _places(item, request)
         if stated := _stated([request.evidence[place] for place in places]):
             lines = any("\n" in text for text in stated.values())
@@ -199,14 +199,14 @@ class ExtractiveReasoner(Reasoner):
     def _quotes(self, ranking: _Ranking, request: CorrectRequest, budget: int) -> list[Quote]:
         if not (ranked := ranking.answers):
             return []
-        # Further sentences come from passages that are about the question as much as the best sentence's own.
+        # Further sentences come from passages that cover the question about as well as the best sentence's passage.
         ranked = [c for c in ranked if c.share >= ranked[0].share and c.coverage >= OFF_TOPIC * ranked[0].coverage]
         chosen = choose_quotes(ranked, ranking.query, budget)
         return [replace(q, document=_place(ranking.evidence[q.document], request.evidence)) for q in chosen]
 
     def _by_score(self, question: str, request: CorrectRequest, places: Iterable[int]) -> _Ranking:
-        """The sentences of some evidence in the order of the retrieval: by score, or as numbered after an evidence graph."""
-        # Verification puts the document of the short answer first.
+        """Rank sentences, with the evidence in the order of the retrieval: by score, or by number after an evidence graph."""
+        # Verification has put the document of the short answer first.
         evidence = [request.evidence[place] for place in places]
         if any("graph_path" in document.metadata for document in evidence):
             evidence = [request.evidence[place] for place in sorted(places)]
@@ -215,7 +215,7 @@ class ExtractiveReasoner(Reasoner):
         return self._ranked(question, request.history, evidence)
 
     def _ranked(self, question: str, history: History, evidence: Sequence[Document]) -> _Ranking:
-        """The sentences of the evidence, the best first, and those that answer the question, or why none does."""
+        """Rank the sentences of the evidence, and choose those that answer the question, or say why none does."""
         query = make_query(question, history)
         sentences = rank_sentences(query, evidence, self.encoder)
         answers: list[Candidate] = []
@@ -232,7 +232,7 @@ class ExtractiveReasoner(Reasoner):
         evidence: Sequence[Document],
         sentences: Sequence[Candidate],
     ) -> tuple[list[Candidate], str]:
-        """Candidates, the best first, whose passages hold what the question names; or none, and why."""
+        """The candidates whose passages hold what the question names, best first; or [] and the reason."""
         coverage = cover(question, evidence, history, query.leans)
         if coverage.missing:
             return [], coverage.missing
@@ -249,14 +249,14 @@ class ExtractiveReasoner(Reasoner):
         first = next((c for c in about if c.fits), about[0] if query.leans else None)
         if first is None:
             return [], f"no sentence about this holds a {NEEDED[query.kind]}"
-        # A sentence without the name, time or number may follow one that has it.
+        # Only the first sentence must hold the name, time or number.
         ranked = [first, *(c for c in found if c is not first and c.probability <= first.probability)]
         return [replace(c, share=coverage.shares[c.document]) for c in ranked], ""
 
 
 @dataclass(frozen=True)
 class _Ranking:
-    """The sentences of some evidence for a question; those that answer it; `reason`: why none does, or ""."""
+    """All sentences of the evidence for a question; `answers` are those that answer it, `reason` says why none does."""
 
     query: Query
     evidence: Sequence[Document]
@@ -266,7 +266,7 @@ class _Ranking:
 
 
 class _Remembering:
-    """An encoder that keeps the vectors of the last texts: a turn asks for the same ones several times."""
+    """An encoder that keeps the vectors of the last texts: a turn encodes the same texts several times."""
 
     def __init__(self, encoder: SentenceEncoder) -> None:
         self._encoder = encoder
@@ -290,7 +290,7 @@ class _Remembering:
 
 
 def small_talk(question: str) -> bool:
-    """Whether a text greets, thanks or takes leave, and asks nothing.
+    """Whether a text only greets, thanks or says goodbye.
 
     Example:
         >>> [small_talk(text) for text in ("Hi!", "thanks a lot", "Hi, who introduced sparsemax?")]
@@ -307,7 +307,7 @@ def _greeting(question: str, actions: dict[str, str]) -> str:
 
 
 def _best_action(question: str, actions: dict[str, str]) -> str:
-    """The action whose name and description share most words with the question; of several the first."""
+    """The action whose name and description share most words with the question; the first if several do."""
     asked = set(content_words(question))
     return max(actions, key=lambda name: len(asked & set(content_words(f"{name.replace('_', ' ')} {actions[name]}"))))
 
@@ -357,7 +357,7 @@ def _failure(item: ChainItem, parts: int) -> str:
 
 
 def _share(needs: Sequence[int], budget: int) -> int:
-    """The first part's words: what it needs and its share of the rest; its share of the budget if all need more."""
+    """Words for the first part: its need and an equal part of the rest, or a proportional part of a small budget."""
     rest = budget - sum(needs)
     return max(2, needs[0] + rest // len(needs) if rest >= 0 else budget * needs[0] // sum(needs))
 

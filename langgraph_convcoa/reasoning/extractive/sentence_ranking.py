@@ -19,12 +19,12 @@ from langgraph_convcoa.reasoning.extractive.reading import ROOT, Token, read_pas
 from langgraph_convcoa.reasoning.extractive.weights import SENTENCE_FEATURES, SENTENCE_WEIGHTS, SENTENCE_WEIGHTS_ENCODER
 
 ENCODED = 8
-"""Sentences that are encoded, the best by their words."""
-# The rest is set by hand: SQuAD has no conversations, and small collections have few passages about one thing.
+"""Number of sentences that are encoded: those that match best by their words."""
+# The weights below are set by hand: SQuAD has no conversations, and small collections have few passages about one thing.
 LEANING_TYPE_WEIGHT = 2.0
 """Weight of the wanted kind of word in a question that depends on the conversation."""
 REPEATED_WEIGHT = 1.5
-"""Cost of what the turn before said."""
+"""Cost of a sentence that stands in the answer before."""
 LACKING_WEIGHT = 1.5
 """Cost of lacking words of the question, if the surroundings of another sentence hold all of them (`COMPLETE`)."""
 UNFIT_WEIGHT = 1.0
@@ -33,7 +33,7 @@ COMPLETE = 0.99
 SHORT = 3
 """Words of a short question."""
 CLOSE, CLOSE_TO_NAME, NEAR_ENOUGH = 0.6, 0.48, 0.3
-"""Least cosine of a sentence that lacks a word of a short question, of a short one with a name, or of a longer question."""
+"""Lowest cosine of a sentence that lacks words of a short question, of a short question with a name, or of a longer one."""
 _NEAR = SENTENCE_FEATURES.index("question words in the sentence and its neighbours")
 _TYPE = SENTENCE_FEATURES.index("a word of the wanted type")
 
@@ -56,17 +56,17 @@ class Candidate:
     coverage: float  # share of the question's words that its passage holds
     probability: float = 0.0  # that it holds the answer
     features: tuple[float, ...] = ()
-    share: float = 1.0  # share of what the question names that its passage holds
+    share: float = 1.0  # share of the names and other terms of the question that its passage holds
     question: str = ""  # the question that it stands under
     held: float = 1.0  # share of the question's words in it, its neighbours, heading and title; names anywhere in the passage
     fits: bool = True  # it holds a name, time or number if one is asked for
-    similarity: float = 1.0  # of meaning; 1 without an encoder
+    similarity: float = 1.0  # of its meaning to the question; 1 without an encoder
 
 
 def rank_sentences(query: Query, evidence: Sequence[Document], encoder: SentenceEncoder | None = None) -> list[Candidate]:
-    """The sentences of the evidence, the one most likely to hold the answer first; equal texts once.
+    """Rank the sentences of the evidence, the one most likely to hold the answer first. Equal texts appear once.
 
-    Evidence comes best first. An encoder adds the similarity of meaning for the best sentences by their words.
+    The evidence is given best first. An encoder compares the meaning of the `ENCODED` best sentences; only these are returned.
     """
     passages = [read_passage(document) for document in evidence]
     frequency = Counter(stem for passage in passages for part in passage.parts for stem in part.stems)
@@ -113,9 +113,9 @@ def rank_sentences(query: Query, evidence: Sequence[Document], encoder: Sentence
 def is_about(query: Query, candidate: Candidate) -> bool:
     """Whether a sentence with its neighbours, heading and title is about what the question asks.
 
-    It holds all words of the question, or its meaning is close. The fewer words a question has, the closer it must be, for
-    each of them matters. Without an encoder half of the words are enough. A question that depends on the conversation has
-    too few words of its own for this.
+    The sentence holds all words of the question, or its meaning is close. For a short question it must be closer, and hold
+    half of the words. Without an encoder every meaning counts as close. A question that depends on the conversation has too
+    few words of its own: every sentence passes.
     """
     if query.leans or not query.asked or candidate.held >= COMPLETE:
         return True
@@ -156,14 +156,14 @@ def _scored(query: Query, found: list[Candidate], encoder: SentenceEncoder | Non
 
 
 def _state(query: Query, encoder: SentenceEncoder) -> NDArray[Any]:
-    """The vector of the question, moved towards the turn before if it depends on that."""
+    """The vector of the question, moved towards the turn before if the question depends on it."""
     texts, weights = zip(*query.texts, strict=True)
     state = np.array(weights) @ np.asarray(encoder.encode_queries(texts))
     return np.asarray(state / (np.linalg.norm(state) or 1.0))
 
 
 def passage_score(document: Document) -> float:
-    """The score of the retrieval; 0 if it is no finite number."""
+    """The score of the retrieval; 0 if it is not a finite number."""
     try:
         score = float(document.metadata.get("score") or 0.0)
     except (TypeError, ValueError):

@@ -1,7 +1,7 @@
 """Weights of the sentence ranking and of the quotes, by logistic regression on questions of SQuAD 2.0's training part.
 
-The positives are the sentences of the gold passage that hold the answer, among all sentences of ten passages retrieved from
-the whole corpus; and in these sentences the words of the answer. No question of the dev part was used.
+The positive sentences hold the answer, in the gold passage; the others are the rest of ten passages retrieved from the whole
+corpus. The positive words are the words of the answer in these sentences. No question of the dev part was used.
 """
 
 from __future__ import annotations

@@ -444,14 +444,14 @@ def test_marks_of_the_source_are_no_citations() -> None:
 
 def test_a_further_sentence_keeps_its_subject() -> None:
     best, filler = "The Hopfield network was introduced by John Hopfield", " ".join(f"filler{n}" for n in range(30))
-    further = f"The sparse Hopfield network, {filler}, was introduced by Ada Byron, {filler}"
-    document = Document(f"{best}. {further}.", id="h")
     question = "Who introduced the Hopfield network?"
-    for words in (30, 60):
-        text = answer(question, [item(question, evidence=[document])], [document], words=words)
-        assert text.startswith(f"{best} [1]. The sparse Hopfield network, filler0")
-        assert text.endswith("… [1].")
-        assert len(text.split()) <= words
+    for subject in ("The sparse Hopfield network", f"The network of {filler}"):
+        document = Document(f"{best}. {subject}, a Hopfield network, was introduced by Ada Byron, {filler}.", id="h")
+        text = answer(question, [item(question, evidence=[document])], [document], words=40)
+        assert text.startswith(f"{best} [1].")
+        assert "[1]. …" not in text
+        assert ("Ada Byron" in text) == (subject in text)
+        assert len(text.split()) <= 40
 
 
 def test_a_long_sentence_is_clipped_around_its_core() -> None:
