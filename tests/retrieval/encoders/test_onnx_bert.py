@@ -343,10 +343,10 @@ def test_questions_and_turns_are_encoded_once_on_every_path(
     encoded: Counter[tuple[int, ...]] = Counter()
     vectors = OnnxBert.vectors
 
-    def counting(self: OnnxBert, ids: Sequence[Sequence[int]], *more: Any) -> Any:
+    def counting(self: OnnxBert, ids: Sequence[Sequence[int]], **more: Any) -> Any:
         if self._threads > 1:
             encoded.update(map(tuple, ids))
-        return vectors(self, ids, *more)
+        return vectors(self, ids, **more)
 
     monkeypatch.setenv("OMP_NUM_THREADS", "2")
     monkeypatch.setattr(OnnxBert, "vectors", counting)
