@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
+import subprocess
+import sys
+import textwrap
 import time
 from typing import Any
 
@@ -182,7 +186,7 @@ def test_a_correction_call_that_fails_leaves_the_best_evidence() -> None:
     item = out["chain"][0]
     assert item["status"] == "partial"
     assert item["answer"] == SPARSEMAX
-    assert "best evidence stands in" in item["reason"]
+    assert item["reason"].startswith("the best evidence stands in: the model 'ScriptedModel' failed: RuntimeError: down")
     assert out["answer"] == f"“{SPARSEMAX[:-1]}” [1]."
 
 
@@ -372,6 +376,26 @@ def test_a_failed_turn_can_be_resumed_without_repeating_its_plan() -> None:
     out = graph.invoke(None, thread())
     assert out["answer"] == f"{HOPFIELD[:-1]} [1]."
     assert len(model.prompts) == 3, "plan, the failed answer, the answer"
+
+
+def test_the_default_checkpoint_mode_neither_warns_nor_loses_anything() -> None:
+    script = """
+        import warnings
+        warnings.simplefilter("error")
+        from tests.test_graph import *
+        told = corrections(final="It was described in 1982 [1].")
+        graph = compiled(ScriptedModel(replies=[two_guesses(), RuntimeError("down"), told]), InMemorySaver())
+        try:
+            graph.invoke({"question": "When?"}, thread())
+        except ModelError:
+            print(graph.invoke(None, thread())["answer"])
+    """
+    # LangGraph reads the variable once, when it is imported.
+    environment = {**os.environ, "LANGGRAPH_STRICT_MSGPACK": "false", "PYTHONPATH": "."}
+    command = [sys.executable, "-c", textwrap.dedent(script)]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120, check=False)
+    assert done.stdout == "It was described in 1982 [1].\n", done.stderr
+    assert "unregistered type" not in done.stderr
 
 
 def test_a_failed_call_counts_in_its_own_thread_only() -> None:

@@ -18,6 +18,7 @@ OUTPUT = {
         {
             "action": "knowledge_retrieval", "sub_question": "When?", "guess_answer": "1983", "answer": "1982",
             "status": "corrected", "score": 0.25, "reason": "[1] says so", "evidence": ["a.md#2"],
+            "paths": {"a.md#2": ["question", "Ed Wood", '"Tim Burton"', "Tim Burton"]},
         }
     ],
     "usage": {"llm_calls": 1, "input_tokens": 12345, "output_tokens": 6, "retrievals": 2, "seconds": 0.04},
@@ -130,6 +131,7 @@ def test_why_and_sources_tell_where_the_answer_comes_from(err: Console) -> None:
     show_sources(err, OUTPUT)
     for part in ("guess: 1983", "answer: 1982", "reason: [1] says so", "evidence: a.md#2", "[1] a.md#2", "It was\n1982."):
         assert part in shown(err)
+    assert 'path: question -> Ed Wood -> "Tim Burton" -> Tim Burton\n' in shown(err)
     empty = text_console()
     show_why(empty, {"chain": []})
     show_sources(empty, {"citations": []})

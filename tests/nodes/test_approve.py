@@ -291,6 +291,24 @@ def test_a_deeper_look_is_approved_again(decision: dict[str, Any], depths: list[
     assert out["chain"][0]["status"] == status
 
 
+def test_a_waiting_turn_can_be_edited_and_forked() -> None:
+    graph, _ = compiled(two(), corrections(final=SPARSEMAX), corrections(final=HOPFIELD))
+    graph.invoke(ASKED, THREAD, context=approving("knowledge_retrieval"))
+    waiting = graph.get_state(THREAD)
+    made = waiting.values["plan"]
+    for n, expected in ((1, SPARSEMAX), (0, HOPFIELD)):
+        edited = {**made, "draft_answer": "", "nodes": made["nodes"][n : n + 1]}
+        fork = graph.update_state(waiting.config, {"plan": edited}, "plan")
+        assert len(asked(graph.invoke(None, fork))) == 1
+        assert [item["answer"] for item in decide(graph, YES)["chain"]] == [expected]
+
+
+def test_the_stream_of_each_run_tells_of_the_interrupt_once() -> None:
+    graph, _ = compiled(two())
+    steps = graph.stream(ASKED, THREAD, context=approving("knowledge_retrieval"), stream_mode="updates")
+    assert [name for step in steps for name in step].count("__interrupt__") == 1
+
+
 def test_a_new_question_discards_the_waiting_turn() -> None:
     graph, _ = compiled(two(), two())
     graph.invoke(ASKED, THREAD, context=approving("knowledge_retrieval"))

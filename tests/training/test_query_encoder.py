@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from langchain_core.documents import Document
+from safetensors.torch import load_file
 from torch.nn.functional import normalize
 
 from langgraph_convcoa.datasets.queries import Dataset, Query
@@ -152,6 +154,29 @@ def test_the_training_makes_a_model_that_retrieves_better(base: str, tmp_path: P
 
     assert rank(loaded) > rank("untrained") + 0.1
     assert [path.name for path in tmp_path.iterdir()] == ["m"], "what is done needs no checkpoint"
+
+
+def test_a_stopped_training_goes_on_to_the_same_model(base: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    arguments = {"single_turn": [single_turn()], "settings": chosen()}
+    arguments["encoder"] = SentenceTransformerEncoder(base, "cpu", dtype="float32")
+    whole, parts = (TrainingJob(tmp_path / name, device="cpu") for name in ("whole", "parts"))
+    train_query_encoder(conversations(), job=whole, **arguments)
+    calls, original = [], QueryEncoderLoss.__call__
+
+    def stopping(self: QueryEncoderLoss, *given: object) -> object:
+        calls.append(given)
+        if len(calls) == 4:
+            raise OSError("the power fails")
+        return original(self, *given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(QueryEncoderLoss, "__call__", stopping)
+    with pytest.raises(OSError, match="power"):
+        train_query_encoder(conversations(), job=parts, **arguments)
+    train_query_encoder(conversations(), job=replace(parts, resume=True), **arguments)
+    assert len(calls) == 8, "the checkpoint after two steps was gone on from"
+    one, other = (load_file(Path(str(job.out)) / "question_tower.safetensors") for job in (whole, parts))
+    assert one.keys() == other.keys()
+    assert all(torch.equal(one[name], other[name]) for name in one)
 
 
 def test_a_training_goes_on_from_another_query_encoder(base: str) -> None:

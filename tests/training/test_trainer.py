@@ -73,6 +73,16 @@ def test_a_stopped_and_resumed_run_ends_with_the_same_weights(tmp_path: Path, st
     assert same(whole, parts)
 
 
+def test_a_run_that_broke_off_goes_on_from_its_last_checkpoint(tmp_path: Path) -> None:
+    place, resumed, straight, loss = Unfinished(tmp_path / "run"), model(), model(), Contrast()
+    with pytest.raises(RetrievalError, match="nan after 10 steps"):
+        run(model(), Contrast(bad_at=11), unfinished=place)
+    run(resumed, loss, unfinished=place, resume=True)
+    run(straight)
+    assert len(loss.batches) == 15 - 8
+    assert same(resumed, straight)
+
+
 def test_every_item_is_seen_once_an_epoch_in_an_order_of_its_own() -> None:
     loss = Contrast()
     run(model(), loss)

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langgraph_convcoa.actions.web.fetch import Fetcher, FetchLimits, PageError
-from langgraph_convcoa.actions.web.url_guard import BlockedURLError, Guard, is_public, never_holds_pages
+from langgraph_convcoa.actions.web.url_guard import BlockedURLError, Guard, is_public, never_holds_pages, resolve
 from langgraph_convcoa.errors import InputError
 from tests.actions.web.site import Canary, Served, Site, article
 
@@ -244,6 +244,10 @@ def test_a_number_is_no_host(number: int) -> None:
     for form in (str(number), hex(number), f"0{number:o}", f"{number >> 24}.{number & 0xFFFFFF}"):
         with pytest.raises(BlockedURLError):
             Guard().check_url(f"http://{form}/")
+
+
+async def test_the_system_resolver_gives_addresses() -> None:
+    assert "127.0.0.1" in await resolve("localhost", 80)
 
 
 def test_public_pages_pass() -> None:

@@ -85,6 +85,15 @@ def test_a_folder_of_something_else_is_refused_even_afresh(tmp_path: Path) -> No
     assert (tmp_path / "thesis.txt").read_text() == "years of work"
 
 
+def test_failed_questions_and_what_came_after_them_can_be_forgotten(tmp_path: Path) -> None:
+    with RunFolder(tmp_path, {}) as folder:
+        for row in (record(1), record(2, error="no"), record(3), record(4, "other"), record(5, conversation="d")):
+            folder.append(row)
+        assert (folder.drop_failed(), [one.id for one in folder.answers()]) == (2, ["q1", "q4", "q5"])
+        folder.append(record(2))
+        assert (folder.drop_failed(), [one.id for one in folder.answers()]) == (0, ["q1", "q4", "q5", "q2"])
+
+
 def test_two_cannot_write_at_the_same_time(tmp_path: Path) -> None:
     with RunFolder(tmp_path, {}), pytest.raises(InputError, match="another process"):
         RunFolder(tmp_path, {})

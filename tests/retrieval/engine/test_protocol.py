@@ -75,6 +75,9 @@ def test_a_passage_comes_back_as_it_was_stored(engine):
     assert engine.parts(["it's é", "nothing", "a\0b"]) == {"it's é": [stored.id, other_id]}
     assert engine.digests(["it's é", "nothing", "a\0b"]) == {"it's é": stored.digest}
     assert engine.count() == 2
+    assert engine.search(axis(3), 2, {"'\"": "\\%"}) == [[stored.id]]
+    engine.delete(["it's é"])
+    assert engine.count() == 0
 
 
 def test_a_long_passage_with_many_windows_comes_back(engine):

@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 import torch
+from langchain_core.messages import AIMessage, HumanMessage
 
 from langgraph_convcoa.datasets.queries import Query
 from langgraph_convcoa.errors import InputError, ModelError
+from langgraph_convcoa.graph import build_graph
 from langgraph_convcoa.training.planner.environment import Environment
 from langgraph_convcoa.training.planner.grpo import PlannerTraining, check_planner_folder, train_planner
 from langgraph_convcoa.training.planner.reward import TurnReward
@@ -105,6 +107,38 @@ def test_a_training_that_was_stopped_is_resumed(base: Path, tmp_path: Path) -> N
     assert json.loads((tmp_path / "out" / "planner.json").read_text())["steps"] == 5
     assert any(bool(value.any()) for name, value in weights(tmp_path / "out").items() if "lora_B" in name)
     assert not (tmp_path / "out.training").exists()
+
+
+@pytest.mark.slow
+def test_the_prompt_that_is_trained_on_is_the_one_that_runs(
+    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from transformers import LlamaForCausalLM
+    from trl import GRPOTrainer
+
+    trained: list[list[int]] = []
+    sent: list[list[int]] = []
+    generate = GRPOTrainer._generate_single_turn
+
+    def seen(self: Any, prompt_ids: Any, *given: Any, **named: Any) -> Any:
+        trained.extend(prompt_ids)
+        return generate(self, prompt_ids, *given, **named)
+
+    def asked(self: Any, input_ids: Any, **named: Any) -> Any:
+        sent.append(input_ids[0].tolist())
+        raise RuntimeError("it has seen enough")
+
+    monkeypatch.setattr(GRPOTrainer, "_generate_single_turn", seen)
+    run(base, tmp_path / "out", steps=1)
+    monkeypatch.setattr(LlamaForCausalLM, "generate", asked)
+    model, context = f"huggingface:{base}", {"look_first": False}
+    graph = build_graph(model=model, adapter=tmp_path / "out", retriever=Library(), context=context).compile()
+    for turn in TURNS:
+        earlier = [message for asked, said in turn.history for message in (HumanMessage(asked), AIMessage(said))]
+        with pytest.raises(ModelError, match="seen enough"):
+            graph.invoke({"messages": [*earlier, HumanMessage(turn.question)]})
+    assert len(sent) == len(TURNS)
+    assert all(ids in trained for ids in sent)
 
 
 @pytest.mark.slow

@@ -15,6 +15,7 @@ import pytest
 
 from langgraph_convcoa.errors import InputError, RetrievalError
 from langgraph_convcoa.retrieval.engine.choose import open_engine
+from langgraph_convcoa.retrieval.engine.postgres.connections import _MOST
 from langgraph_convcoa.retrieval.engine.postgres.engine import PostgresEngine
 from tests.bounds import run_in_threads
 from tests.postgres_server import PASSWORD
@@ -84,6 +85,14 @@ def test_two_that_write_the_same_documents_leave_one_state(engine, connection, a
     assert {engine.patterns([f"x{n}#1"])[0].text for n in range(3)} == kept
     [words] = kept
     assert dict(engine.statistics(words.split()).frequencies) == dict.fromkeys(words.split(), 4)
+
+
+def test_more_threads_than_connections_wait_for_each_other(engine):
+    engine.put([passage("x")])
+    found: list[Any] = []
+    run_in_threads([lambda: found.append(engine.search(axis(0), 1))] * 20)
+    assert found == [[["x"]]] * 20
+    assert len(engine._connections._kept) <= _MOST
 
 
 def test_two_make_a_collection_at_once(address):
