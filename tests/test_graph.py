@@ -20,6 +20,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 from langgraph_convcoa import ChatModelReasoner, ConvCoAContext, build_graph
 from langgraph_convcoa.errors import ConvCoAError, InputError, ModelError
+from tests import ROOT
 from tests.fakes import WORDS, KeywordRetriever, ScriptedModel, WaitingAction, corrections, direct, node, plan, turn
 
 HOPFIELD = "John Hopfield described the Hopfield network in 1982."
@@ -391,9 +392,9 @@ def test_the_default_checkpoint_mode_neither_warns_nor_loses_anything() -> None:
             print(graph.invoke(None, thread())["answer"])
     """
     # LangGraph reads the variable once, when it is imported.
-    environment = {**os.environ, "LANGGRAPH_STRICT_MSGPACK": "false", "PYTHONPATH": "."}
+    environment = {**os.environ, "LANGGRAPH_STRICT_MSGPACK": "false"}
     command = [sys.executable, "-c", textwrap.dedent(script)]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120, check=False)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=environment, timeout=120, check=False)
     assert done.stdout == "It was described in 1982 [1].\n", done.stderr
     assert "unregistered type" not in done.stderr
 

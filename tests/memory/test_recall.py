@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import numpy as np
 import pytest
 
 from langgraph_convcoa.chain import Status
@@ -80,6 +82,16 @@ def test_what_led_the_evidence_without_being_cited_will_do() -> None:
 @pytest.mark.parametrize(("question", "count"), [(QUESTION, 1), ("When was Apex founded?", 0), ("When was it founded?", 0)])
 def test_another_question_is_looked_up(question: str, count: int) -> None:
     assert len(recall(rounds(), question)) == count
+
+
+def test_words_that_agree_are_not_enough() -> None:
+    class Apart:
+        def encode_queries(self, texts: Sequence[str]) -> Any:
+            return np.eye(2, dtype=np.float32)[[int(text == QUESTION) for text in texts]]
+
+    asked = [(0, "knowledge_retrieval", "In what year was Acme founded?")]
+    assert not recall_answers(asked, rounds(), (), TextVectors(Apart()), now=NOW)
+    assert recall_answers(asked, rounds(), (), TextVectors(Apart()), now=NOW, threshold=0)
 
 
 def test_an_answer_goes_stale() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -157,10 +158,11 @@ def test_the_training_makes_a_model_that_retrieves_better(base: str, tmp_path: P
 
 
 def test_a_stopped_training_goes_on_to_the_same_model(base: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    arguments = {"single_turn": [single_turn()], "settings": chosen()}
-    arguments["encoder"] = SentenceTransformerEncoder(base, "cpu", dtype="float32")
+    encoder = SentenceTransformerEncoder(base, "cpu", dtype="float32")
+    arguments = {"single_turn": [single_turn()], "encoder": encoder, "settings": chosen()}
+    train = partial(train_query_encoder, conversations(), **arguments)
     whole, parts = (TrainingJob(tmp_path / name, device="cpu") for name in ("whole", "parts"))
-    train_query_encoder(conversations(), job=whole, **arguments)
+    train(job=whole)
     calls, original = [], QueryEncoderLoss.__call__
 
     def stopping(self: QueryEncoderLoss, *given: object) -> object:
@@ -171,8 +173,8 @@ def test_a_stopped_training_goes_on_to_the_same_model(base: str, tmp_path: Path,
 
     monkeypatch.setattr(QueryEncoderLoss, "__call__", stopping)
     with pytest.raises(OSError, match="power"):
-        train_query_encoder(conversations(), job=parts, **arguments)
-    train_query_encoder(conversations(), job=replace(parts, resume=True), **arguments)
+        train(job=parts)
+    train(job=replace(parts, resume=True))
     assert len(calls) == 8, "the checkpoint after two steps was gone on from"
     one, other = (load_file(Path(str(job.out)) / "question_tower.safetensors") for job in (whole, parts))
     assert one.keys() == other.keys()

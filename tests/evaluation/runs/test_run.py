@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -145,6 +146,20 @@ def test_a_run_goes_on_in_the_middle_of_a_conversation_with_its_own_answers(tmp_
         assert [len(history) for history in histories] == [0, 1, 2]
         assert [one.answer for one in place.answers()] == ["own q0-0", "own q0-1", "own q0-2"]
     assert [answer for _, answer in histories[-1]] == ["own q0-0", "own q0-1"]
+
+
+def test_ctrl_c_lets_the_questions_under_way_finish(tmp_path: Path) -> None:
+    async def answer(turn: Turn) -> Outcome:
+        if turn.id == "q0-1":
+            signal.raise_signal(signal.SIGINT)
+        await asyncio.sleep(0.02)
+        return Outcome("x")
+
+    with folder(tmp_path) as place:
+        with pytest.raises(KeyboardInterrupt):
+            run({"m": RunnableLambda(answer)}, place, questions_of(4, 2), concurrency=2)
+        assert {"q0-0", "q0-1"} <= by_id(place).keys()
+        assert len(by_id(place)) < 8
 
 
 @pytest.mark.parametrize("bad", [{"concurrency": 0}, {"max_tokens": 0}])
