@@ -19,13 +19,14 @@ def main(folder: Path, file: Path) -> None:
     encoder = WordEncoder()
     open_or_create(folder / "index", encoder, None, {})
     retriever = HopfieldRetriever.from_pretrained(folder / "index", encoder=encoder)
-    collection, jobs = Collection("c", "C", "", retriever, folder), Jobs()
+    collection = Collection("c", "C", "", retriever, folder)
     # What a server has loaded by the time of an upload.
     retriever.update([])
     before = kilobytes("VmRSS")
-    with file.open("rb") as stream:
-        job = jobs.take("", collection, [(file.name, stream)])
-    wait_until(lambda: job.ended, "the upload is indexed", 400)
+    with Jobs(folder / "waiting") as jobs:
+        with file.open("rb") as stream:
+            job = jobs.take("", collection, [(file.name, stream)])
+        wait_until(lambda: job.ended, "the upload is indexed", 400)
     collection.as_json()
     print(json.dumps([round((kilobytes("VmHWM") - before) / 1e3), job.skipped]))
 

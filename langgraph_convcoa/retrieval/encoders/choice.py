@@ -11,6 +11,12 @@ from langgraph_convcoa.retrieval.encoders.base import Encoder
 from langgraph_convcoa.retrieval.encoders.embeddings import EmbeddingsEncoder
 from langgraph_convcoa.retrieval.encoders.sentence_transformer import SentenceTransformerEncoder
 
+_EARLIER = {
+    *(("dtype", dtype) for dtype in ("auto", "bfloat16", "torchao-int8")),
+    *(("attention", "auto"), ("attention", "softmax"), ("pooling", "auto"), ("windows", "apart")),
+}
+"""Settings of earlier releases, whose vectors are nearly the same."""
+
 
 def as_encoder(encoder: Encoder | Embeddings | str | None) -> Encoder:
     """An encoder from None (the default), a model name or folder, embeddings, or an encoder; InputError for others.
@@ -38,6 +44,7 @@ def encoder_settings(encoder: Encoder) -> dict[str, str] | None:
 
 def encoder_from_settings(settings: Mapping[str, str]) -> Encoder:
     """Open the encoder of these `encoder_settings`; RetrievalError for unknown settings, such as those of another release."""
+    settings = {key: value for key, value in settings.items() if (key, value) not in _EARLIER}
     try:
         if not {"name"} <= set(settings) <= {"name", "dtype"}:
             raise InputError(f"they are {dict(settings)}")

@@ -28,13 +28,16 @@ def test_an_encoder_can_be_made_again(dtype, encoder):
 
 @pytest.mark.parametrize(
     "settings",
-    [
-        {},
-        {"name": "m", "dtype": "auto"},
-        {"name": "m", "rotation": "quarter"},
-        {"name": "m", "dtype": "int3"},
-        {"name": "m", "windows": "late"},
-    ],
+    [{"dtype": "auto"}, {"dtype": "bfloat16", "windows": "apart"}, {"dtype": "torchao-int8", "pooling": "auto"}, {}],
+)
+def test_settings_of_earlier_releases_are_read(settings):
+    again = encoder_from_settings({"name": "a/b", **settings})
+    assert repr(again) == repr(SentenceTransformerEncoder("a/b"))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"name": "m", "rotation": "quarter"}, {"name": "m", "dtype": "int3"}, {"name": "m", "windows": "late"}],
 )
 def test_settings_of_another_release_are_refused(settings):
     with pytest.raises(RetrievalError, match="index again"):
