@@ -55,7 +55,7 @@ class ConvCoAContext(BaseModel):
     )
     memory_capacity: int = _setting(
         "recall",
-        "Rounds that the history memory keeps; beyond, the least relevant and oldest are not searched.",
+        "Number of rounds that the history memory searches. If there are more, the least relevant and oldest are left out.",
         default=200,
         ge=1,
         le=10_000,
@@ -83,8 +83,8 @@ class ConvCoAContext(BaseModel):
     )
     look_first: bool = _setting(
         "look plan",
-        "Look the question up as it stands before it is planned: one model call where that suffices. Off: the papers' form, "
-        "in which the planner guesses first.",
+        "Look the question up as it stands before it is planned: one model call where that suffices. Off: the planner guesses "
+        "first, as in the papers.",
         default=True,
     )
     max_sub_questions: int = _setting("plan", "Longest action chain.", default=6, ge=1, le=20)
@@ -107,7 +107,7 @@ class ConvCoAContext(BaseModel):
     )
     approve: list[str] = _setting(
         "look plan approve",
-        "What a person decides about: actions before they run, and plan, correct or answer. Needs a checkpointer.",
+        "Names of actions that a person approves, and of the nodes plan, correct and answer. Needs a checkpointer.",
         default_factory=list,
     )
     language: str = _setting(
@@ -146,7 +146,9 @@ class ConvCoAContext(BaseModel):
     def _removed(cls, given: Any) -> Any:
         gone = sorted({"weights", "verify_items"} & set(given)) if isinstance(given, dict) else []
         if gone:
-            raise ValueError(f"{' and '.join(gone)} went with the word score: build_graph(verifier=...) names what verifies")
+            raise ValueError(
+                f"{' and '.join(gone)} are gone with the word score; choose what verifies by build_graph(verifier=...)"
+            )
         return given
 
 

@@ -33,17 +33,18 @@ class KnowledgeRetrievalSettings(BaseModel):
     k: int | None = Field(default=None, ge=1, le=100, description="Passages a sub-question; the turn's k when left empty.")
     use_history: bool | None = Field(
         default=None,
-        description="Search with the conversation's state. Left empty: for the question as it stands, and where sub-questions "
+        description="Search with the conversation's state. By default for the user's own question, and for sub-questions that "
         "are not self-contained.",
     )
     graph: bool | None = Field(
         default=None,
-        description="Follow the names in passages to what no single one answers; as the retriever is set when left empty.",
+        description="Follow names from passage to passage, for questions that no single passage answers; by default as the "
+        "retriever is set.",
     )
 
 
 class KnowledgeRetrieval(BaseAction):
-    """Searches a retriever for Sub|guess.
+    """Searches a retriever for the sub-question and the planner's guess.
 
     A `HopfieldRetriever` searches a sub-question that is not self-contained with the state of the conversation. Any other
     retriever or chain gets the previous question in front of the sub-question.

@@ -59,7 +59,7 @@ def open_retriever(
     if documents is None:
         return HopfieldRetriever.from_pretrained(docs, k=k, **chosen)
     store = open_cache() if cache else None
-    advice = LongWork(f"This may take over a minute. To ask again without it: convcoa index {docs} --out DIR")
+    advice = LongWork(f"This may take over a minute. To avoid this the next time: convcoa index {docs} --out DIR")
     return HopfieldRetriever.from_documents(documents, k=k, cache=store, progress=advice if progress else False, **chosen)
 
 

@@ -50,11 +50,11 @@ class RetrievalCommand:
 
     split: Annotated[str | None, _asked("NAME", "Only queries of this split; dev is what training leaves out.")] = None
     distractors: Annotated[list[str] | None, _asked("FILE:N", "Search the first N of a file too; may be repeated.")] = None
-    max_passages: Annotated[int | None, _asked("N", "Keep the gold passages and the first others.", min=1)] = None
+    max_passages: Annotated[int | None, _asked("N", "Keep N passages: the gold ones, and the first others.", min=1)] = None
     index: Annotated[Path | None, _asked("DIR", "Search this index instead of the data's own passages.")] = None
     methods: Annotated[str | None, _compared("A,B", "See below.")] = None
     model: Annotated[Path | None, _compared("DIR", "A model that convcoa train made, measured as `trained`.")] = None
-    baseline: Annotated[str | None, _compared("A", "What the others are tested against; untrained, or the first.")] = None
+    baseline: Annotated[str | None, _compared("A", "Method to test the others against; untrained by default.")] = None
     seed: Annotated[int, _compared("S", "Of the intervals and tests.", min=0)] = 0
     encoder: Annotated[str | None, _compared("NAME", "Encoder; all-MiniLM-L6-v2 by default.")] = None
     encoder_dtype: Annotated[str, _compared("TYPE", "What passages are encoded in: int8 (the default) or float32.")] = "int8"
@@ -118,9 +118,9 @@ class QACommand:
     docs: Docs = None
     index: IndexPlace = None
     k: PassageCount = None
-    sample: Annotated[int, _asked("N", "How many, in whole conversations; 1000 by default.", min=1)] = 1000
+    sample: Annotated[int, _asked("N", "Number of questions, from whole conversations; 1000 by default.", min=1)] = 1000
     seed: Annotated[int, _asked("S", "Which questions; 0 by default.")] = 0
-    split: Annotated[str, _asked("NAME", "Their split, or all; dev by default, a fifth if there is no such split.")] = "dev"
+    split: Annotated[str, _asked("NAME", "Split of the questions, or all; dev, or a fifth, by default.")] = "dev"
     methods: Annotated[str | None, _compared("A,B", f"See below; {_METHODS} with a model, else {EXTRACTIVE}.")] = None
     model: Annotated[str | None, _compared("NAME", "Chat model of the methods.", "--model")] = None
     base_url: BaseUrl = None
@@ -128,7 +128,7 @@ class QACommand:
     judge: Annotated[str | None, _compared("NAME", "Chat model that marks the answers and compares them.")] = None
     judge_base_url: Annotated[str | None, _compared("URL", "The judge's server; the model's by default.")] = None
     out: Annotated[Path | None, _run("DIR", "Folder of the run; one in convcoa-runs/ by default.")] = None
-    max_tokens: Annotated[int | None, _run("N", "Start no question after so many; more resume the run.", min=1)] = None
+    max_tokens: Annotated[int | None, _run("N", "Start no question after N tokens; a larger N resumes.", min=1)] = None
     timeout: Annotated[float | None, _run("S", "Seconds to wait for a reply of a model; 60 by default.", min=1)] = None
     concurrency: Annotated[int, _run("N", "Conversations at the same time; 8 by default.", min=1)] = 8
     fresh: Annotated[bool, _run(None, "Start again if the folder holds a run.", "--fresh")] = False

@@ -60,7 +60,9 @@ class ServeOptions(ConversationOptions):
 @grouped(ServeOptions)
 def serve(
     options: ServeOptions,
-    host: Annotated[str, option("ADDRESS", "Where to listen; not loopback: needs a token or a user header.")] = "127.0.0.1",
+    host: Annotated[
+        str, option("ADDRESS", "Address to listen on; not loopback: give a token or a user header.")
+    ] = "127.0.0.1",
     port: Annotated[int, option("N", "The port; 0 for a free one.", min=0, max=65_535)] = 8321,
     token: Token = "",
     user_header: Annotated[str, option("NAME", "Header in which a reverse proxy names the user.", show_default=False)] = "",

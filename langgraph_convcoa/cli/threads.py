@@ -78,7 +78,7 @@ def show(
 def export(
     thread: _Name,
     removed: Annotated[str | None, typer.Argument(hidden=True, metavar="")] = None,
-    out: Annotated[Path | None, option("FILE", "File to write: .md to read, else JSON; standard output without it.")] = None,
+    out: Annotated[Path | None, option("FILE", "Output file: Markdown for .md, else JSON; or standard output.")] = None,
     store: _Store = None,
 ) -> None:
     """Export a conversation, as JSON that can be imported again, or as Markdown.

@@ -35,7 +35,7 @@ class TrainingOptions:
     encoder_dtype: Annotated[str, _kind("TYPE", "What the frozen encoder computes in: int8 or float32.")] = "int8"
     steps: Annotated[int | None, _length("N", "Batches; enough to see all data by default.", min=1)] = None
     batch_size: Annotated[int | None, _length("N", "Questions a step.", min=2)] = None
-    learning_rate: Annotated[float | None, _length("X", "The highest.")] = None
+    learning_rate: Annotated[float | None, _length("X", "Peak learning rate.")] = None
     seed: Annotated[int, _length("S", "Of everything that is drawn; 0 by default.", min=0)] = 0
 
     def check(self) -> None:
@@ -63,10 +63,10 @@ class TrainingOptions:
 def train(
     options: TrainingOptions,
     ctx: typer.Context,
-    data: Annotated[list[Path], argument("DATA...", "Conversations, or questions over titled articles to make some.")],
+    data: Annotated[list[Path], argument("DATA...", "Conversations, or questions over titled articles to make them of.")],
     out: Annotated[Path, option("DIR", "Folder of the model.")],
     resume: Annotated[bool, _run(None, "Resume a training into DIR that was stopped.", "--resume")] = False,
-    device: Annotated[str | None, _run("NAME", "cpu, cuda, ...; chosen without it.")] = None,
+    device: Annotated[str | None, _run("NAME", "cpu, cuda, ...; chosen by itself if not given.")] = None,
     logs: Annotated[Path | None, _run("DIR", "Folder for TensorBoard.")] = None,
     as_json: AsJson = False,
     no_cache: NoCache = False,

@@ -19,10 +19,10 @@ def train_verifier(
     only: Annotated[bool, option(None, "Leave out the claims of the package.", "--only")] = False,
     start: Annotated[str, option("FILE", "Verifier to go on from, or none for the encoder itself.")] = "default",
     steps: Annotated[int, option("N", "Batches of 32 pairs.", min=1)] = 1_000,
-    learning_rate: Annotated[float, option("X", "The highest.")] = 1e-4,
+    learning_rate: Annotated[float, option("X", "Peak learning rate.")] = 1e-4,
     seed: Annotated[int, option("S", "Seed of everything that is drawn.", min=0)] = 0,
     resume: Annotated[bool, option(None, "Resume a training that was stopped.", "--resume")] = False,
-    device: Annotated[str | None, option("NAME", "cpu, cuda, ...; chosen without it.")] = None,
+    device: Annotated[str | None, option("NAME", "cpu, cuda, ...; chosen by itself if not given.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Train a verifier on labelled claims: true and false sentences about a passage.

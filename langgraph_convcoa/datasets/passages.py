@@ -64,7 +64,7 @@ def collect_passages(
     for row in (row for file in files for row in _rows(file)):
         identity = _identity(row)
         if identity in places:
-            raise row.error(f"the corpus holds the id {identity!r} twice, before that in {places[identity]}.")
+            raise row.error(f"the corpus holds the id {identity!r} twice; the first is in {places[identity]}.")
         if others is not None and identity not in wanted and page_of(identity) not in wanted:
             if not others:
                 continue

@@ -54,7 +54,7 @@ def test_without_a_terminal_there_is_a_line_every_half_minute(capfd, clock):
 
 @pytest.mark.parametrize(("each", "advised"), [(5.0, True), (0.05, False)])
 def test_long_work_says_once_how_to_do_without_it(each, advised, capfd, clock):
-    with track(LongWork("To ask again without it: convcoa index"), 100, "Encoding") as advance:
+    with track(LongWork("To avoid this the next time: convcoa index"), 100, "Encoding") as advance:
         for _ in range(100):
             advance(1)
             clock.now += each

@@ -29,8 +29,8 @@ _TITLES, _LONGEST_TITLES = 6, 100
 class Overview(BaseAction):
     """Answers questions about a retriever's collection as a whole.
 
-    The planner writes `list`, `count` (both also with words that the documents must have), `topics`, or titles, for passages
-    that cover these documents. A few questions such as "Which documents are there?" are recognised without a model.
+    The planner writes `list` or `count` (either may be followed by words that the documents must have), `topics`, or titles of
+    documents, of which passages are returned. A few questions are recognised without a model: "Which documents are there?".
 
     Args:
         retriever: A `HopfieldRetriever`, not one over a vector store.

@@ -1,4 +1,4 @@
-"""A collection as its documents: titles, formats, dates, and the documents that have given words."""
+"""A collection as its documents: titles, formats, dates, and which documents contain certain words."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class Collection:
         return [entry for entry, heading in zip(self.entries, self._headings, strict=True) if words <= entry.words | heading]
 
     def named(self, text: str) -> list[Entry]:
-        """The documents whose title, or file name, has all its words in a text."""
+        """The documents that a text names: all words of the title, or of the file name, are in the text."""
         words = _words(text)
         return [entry for entry in self.entries if any(name <= words for name in entry.names)]
 

@@ -62,7 +62,7 @@ class EngineProcess:
     def run(self, sql: str, max_rows: int, seconds: float) -> Result:
         """See `Engine.run`."""
         if not self._lock.acquire(timeout=min(seconds, threading.TIMEOUT_MAX)):
-            raise TimeoutError(f"the tables of {self.source} answered other queries for {seconds:g} s")
+            raise TimeoutError(f"the tables of {self.source} were busy with other queries for {seconds:g} s")
         try:
             self._ready()
             found = self._ask({"sql": sql, "max_rows": max_rows, "seconds": seconds}, seconds + GRACE_SECONDS + 0.5)

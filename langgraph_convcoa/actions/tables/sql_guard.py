@@ -1,7 +1,7 @@
 """SQL guard: lets through only a single SELECT over the given tables, made of allow-listed parts.
 
-sqlglot writes the query that runs from the checked tree, with every name quoted. So nothing can hide in a difference between
-the readings of sqlglot and of the database.
+The SQL that runs is not the given text: sqlglot writes it from the checked tree, with every name quoted. So nothing can hide
+in a difference between the readings of sqlglot and of the database.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class CheckedQuery:
 def check_query(sql: str, dialect: str, tables: Sequence[Table], *, max_rows: int, default_schema: str = "") -> CheckedQuery:
     """Let exactly one SELECT over the given tables through, with at most `max_rows` rows.
 
-    A Markdown fence around it is removed. Tables without a schema may be called with `default_schema` ("public"). The message
-    of the ActionInputError says why a query is refused.
+    A Markdown fence around it is removed. A query may write `default_schema` ("public") before a table that has no
+    schema. The message of the ActionInputError says why a query is refused.
     """
     try:
         return _checked(_bare(sql), dialect, tables, max_rows, default_schema)
@@ -94,7 +94,7 @@ def _check_tree(
 
 
 def _written(root: exp.Expr, dialect: str) -> str:
-    """Write a query as SQL with all names quoted. This may change its parse."""
+    """Write a query as SQL with all names quoted. It may change `root` itself."""
     try:
         return str(root.sql(dialect=dialect, identify=True, comments=False, unsupported_level=ErrorLevel.RAISE, copy=False))
     except sqlglot.errors.UnsupportedError as error:

@@ -115,8 +115,8 @@ def visible(text: str) -> str:
 def without_instructions(text: str) -> tuple[str, int]:
     """The text without sentences that give instructions to a model, and the number of these sentences.
 
-    A second defence behind the fence of the prompts, for code that uses sentences without a model. It knows the usual forms
-    only.
+    A second defence beside the marks of foreign text in prompts, for code that quotes sentences without
+    a model. It knows the usual forms only.
     """
     found = 0
     lines = []

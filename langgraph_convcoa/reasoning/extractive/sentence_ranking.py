@@ -22,18 +22,18 @@ ENCODED = 8
 """Number of sentences that are encoded: those that match best by their words."""
 # The weights below are set by hand: SQuAD has no conversations, and small collections have few passages about one thing.
 LEANING_TYPE_WEIGHT = 2.0
-"""Weight of the wanted kind of word in a question that depends on the conversation."""
+"""Cost of lacking a word of the wanted kind, for a question that depends on the conversation."""
 REPEATED_WEIGHT = 1.5
-"""Cost of a sentence that stands in the answer before."""
+"""Cost of a sentence that the previous answer contains, for a question that depends on the conversation."""
 LACKING_WEIGHT = 1.5
-"""Cost of lacking words of the question, if the surroundings of another sentence hold all of them (`COMPLETE`)."""
+"""Cost for the question's words that a sentence and its surroundings lack, if another sentence has them all (`COMPLETE`)."""
 UNFIT_WEIGHT = 1.0
 """Cost of lacking the name, time or number that is asked for."""
 COMPLETE = 0.99
 SHORT = 3
 """Words of a short question."""
 CLOSE, CLOSE_TO_NAME, NEAR_ENOUGH = 0.6, 0.48, 0.3
-"""Lowest cosine of a sentence that lacks words of a short question, of a short question with a name, or of a longer one."""
+"""Lowest cosine for a sentence that lacks words of the question: a short one, a short one with a name, a longer one."""
 _NEAR = SENTENCE_FEATURES.index("question words in the sentence and its neighbours")
 _TYPE = SENTENCE_FEATURES.index("a word of the wanted type")
 
@@ -58,7 +58,7 @@ class Candidate:
     features: tuple[float, ...] = ()
     share: float = 1.0  # share of the names and other terms of the question that its passage holds
     question: str = ""  # the question that it stands under
-    held: float = 1.0  # share of the question's words in it, its neighbours, heading and title; names anywhere in the passage
+    held: float = 1.0  # share of the question's words in it, its neighbours, heading or title; names in the passage
     fits: bool = True  # it holds a name, time or number if one is asked for
     similarity: float = 1.0  # of its meaning to the question; 1 without an encoder
 
