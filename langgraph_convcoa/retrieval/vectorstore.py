@@ -74,6 +74,8 @@ class VectorStoreCorpus(Corpus):
         try:
             found = getattr(self.store, method)(query, **self._arguments(asked))
         except Exception as error:
+            if self._is_by_text_only(method, error):
+                return self.view(asked)
             raise self._failure(error) from error
         return self._encoded(found)
 
@@ -83,6 +85,8 @@ class VectorStoreCorpus(Corpus):
         try:
             found = await getattr(self.store, f"a{method}")(query, **self._arguments(asked))
         except Exception as error:
+            if self._is_by_text_only(method, error):
+                return await self.aview(asked)
             raise self._failure(error) from error
         return await run_in_executor(None, self._encoded, found)
 
@@ -103,6 +107,13 @@ class VectorStoreCorpus(Corpus):
             weights = {"history_weight": asked.history_weight, "history_beta": asked.history_beta}
             state = self._states.states(asked.questions, asked.turns, **weights)[0]
         return _BY_VECTOR, (state * np.float32(self._own.length)).tolist()
+
+    def _is_by_text_only(self, method: str, error: Exception) -> bool:
+        """Whether the store cannot search by a vector. From then on it is searched by text."""
+        if method != _BY_VECTOR or not isinstance(error, NotImplementedError):
+            return False
+        self._states = None
+        return True
 
     def _arguments(self, asked: Query) -> dict[str, Any]:
         return {**self.search_kwargs, "k": max(asked.k, self.candidates)}

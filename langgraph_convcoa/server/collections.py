@@ -74,10 +74,11 @@ class Collection:
         if self.folder is None or self.retriever is None:
             raise InputError(f"{self.name!r} was given on the command line and cannot be changed here")
         with self.lock:
-            ids = self.ids_of(source)
-            if (original := self.pdf(source)) is not None:
+            ids, original = self.ids_of(source), self.pdf(source)
+            deleted = bool(ids) and self.retriever.delete(ids)["num_deleted"] > 0
+            if original is not None:
                 original.unlink()
-            return bool(ids) and self.retriever.delete(ids)["num_deleted"] > 0
+            return deleted
 
     def pdf(self, source: str) -> Path | None:
         """The PDF of a source that has documents, or None if there is no PDF."""

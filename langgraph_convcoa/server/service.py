@@ -177,7 +177,7 @@ class Service:
             searched += 1
             rounds = list[Any]()
             # A damaged thread must not hide the others.
-            with suppress(StoreError):
+            with suppress(StoreError, InputError):
                 rounds = await turns.rounds(key_of(user, str(entry["thread_id"])))
             said = "\n".join(f"{one['original_question']}\n{one['answer']}" for one in rounds)
             title = str(entry["metadata"].get("title") or "")
@@ -269,6 +269,7 @@ class Service:
                 await asyncio.wait([running.task])
             else:
                 await self.runs.stop(key)
+            entry = entry if thread is None else await self.entry(user, thread)
         question = question_of(request.given) if request.given else ""
         run = Run(str(entry["thread_id"]), request.assistant, question, request.strategy)
 
@@ -296,8 +297,10 @@ class Service:
         *,
         kept: bool,
     ) -> Mapping[str, Any]:
+        # LangGraph's clients send the thread's last checkpoint with every question. Only an earlier one replaces a turn.
+        before = request.before if request.before and request.before != await turns.head(key) else ""
         # If the last turn cannot be replaced, the thread keeps its status.
-        kept_status = str(entry.get("status", "")) if request.before else ""
+        kept_status = str(entry.get("status", "")) if before else ""
         status, output = kept_status or "error", dict[str, Any]()
         modes = ["messages", "custom", "values", *(["updates"] if "updates" in request.modes else [])]
         if run.question and not entry["metadata"].get("title"):
@@ -322,10 +325,10 @@ class Service:
                 modes=modes,
                 wait=TURN_WAIT_SECONDS if request.strategy == "enqueue" else _REFUSE_SECONDS,
                 begun=begun,
-                before=request.before,
+                before=before,
             )
             status = "interrupted" if INTERRUPT in output else "idle"
-            if request.before and len(rounds_of(output)) == 1:
+            if before and len(rounds_of(output)) == 1:
                 entry["question"] = run.question
         except asyncio.CancelledError:
             status = kept_status or "interrupted"

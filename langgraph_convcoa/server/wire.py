@@ -137,7 +137,7 @@ def read_run(body: Mapping[str, Any]) -> RunRequest:
         strategy=strategy,
         cancel_on_disconnect=body.get("on_disconnect") == "cancel",
         create=body.get("if_not_exists") == "create",
-        before=str(before or ""),
+        before=str(before or "") if decisions is None else "",
         settings=dict(settings),
     )
 

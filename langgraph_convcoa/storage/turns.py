@@ -287,6 +287,11 @@ class Turns:
                 raise
             return output
 
+    async def head(self, thread: str) -> str:
+        """The id of the thread's last checkpoint; "" if it has none."""
+        stored = await self._stored(thread)
+        return "" if stored is None else str(stored.config["configurable"].get("checkpoint_id", ""))
+
     async def _replaced(
         self,
         thread: str,

@@ -276,3 +276,18 @@ def test_batches_and_messages():
 def test_nothing_is_certified():
     retriever = HopfieldRetriever.from_vectorstore(in_memory(), k=1)
     assert retriever.invoke("Who proposed sparsemax?")[0].metadata["certified"] is False
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_a_store_whose_search_by_vector_is_not_implemented_is_searched_by_text(mode):
+    class Wrapper(InMemoryVectorStore):
+        def similarity_search_by_vector(self, embedding, k=4, **kwargs):
+            raise NotImplementedError
+
+        async def asimilarity_search_by_vector(self, embedding, k=4, **kwargs):
+            raise NotImplementedError
+
+    store = Wrapper(WordEmbeddings())
+    store.add_documents(DOCUMENTS)
+    expected = ids(fetch(VectorStoreCorpus(in_memory()), mode, DOCUMENTS[0].page_content, k=2))
+    assert ids(fetch(VectorStoreCorpus(store), mode, DOCUMENTS[0].page_content, k=2)) == expected

@@ -106,6 +106,24 @@ def test_an_edit_that_fails_keeps_the_old_turn(server: Served, how: str) -> None
     assert questions(conversation(server, thread)) == [QUESTION, "When was that?"]
 
 
+def test_the_last_checkpoint_beside_a_question_or_a_decision_replaces_nothing(server: Served) -> None:
+    """Clients of LangGraph send it with all that they submit."""
+    thread = server.thread_id()
+    server.turn(thread)
+
+    def submit(**given: Any) -> dict[str, Any]:
+        given["checkpoint"] = server.ask("POST", f"/threads/{thread}/history", json={"limit": 1}).json()[0]["checkpoint"]
+        output: dict[str, Any] = server.ask("POST", f"/threads/{thread}/runs/wait", json=given).json()
+        return output
+
+    assert submit(input={"question": EDITED})["answer"] == ANSWER
+    assert questions(conversation(server, thread)) == [QUESTION, EDITED]
+    waiting = submit(input={"question": "When was that?"}, context={"approve": ["answer"]})
+    assert "__interrupt__" in waiting
+    assert submit(command={"resume": {"decisions": [{"type": "approve"}]}})["answer"] == ANSWER
+    assert questions(conversation(server, thread)) == [QUESTION, EDITED, "When was that?"]
+
+
 def test_only_the_last_turn_is_replaced(server: Served) -> None:
     thread = server.thread_id()
     server.turn(thread)
