@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Self
 
 from filelock import FileLock, Timeout
 
-from langgraph_convcoa.errors import ConvCoAError, InputError
+from langgraph_convcoa.errors import ConvCoAError, InputError, StoreError
 from langgraph_convcoa.files import private_folder
 from langgraph_convcoa.retrieval.documents.kinds import readable_suffixes
 from langgraph_convcoa.retrieval.documents.load import Spool, stream_file
@@ -146,8 +146,11 @@ class Jobs:
         self._lock = threading.Lock()
 
     def __enter__(self) -> Self:
-        private_folder(self._place)
-        self._held.acquire()
+        try:
+            private_folder(self._place)
+            self._held.acquire()
+        except OSError as error:
+            raise StoreError(f"{self._place.parent} cannot be written ({error.strerror}): set CONVCOA_DATA_DIR") from error
         for place in self._place.parent.glob("*.lock"):
             # A running server holds its lock.
             with suppress(Timeout), FileLock(place, timeout=0):

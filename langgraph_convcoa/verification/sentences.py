@@ -262,10 +262,9 @@ def listed_sentences(line: str) -> list[Sentence]:
         ['It has three parts:', '1. Air', '2. Two kinds of fuel', '3. Heat']
     """
     listed: list[Sentence] = []
-    begins: int | None = None
-    item = 0
+    begins, item = -1, 0
     for one in sentences(line):
-        begins = one.start if begins is None else begins
+        begins = one.start if begins < 0 else begins
         first, number = _ITEM.match(one.text), _LAST_NUMBER.search(one.text)
         item = int(first[1]) if first else item
         # A sentence may end with a count. The number of an item follows a stop or a colon, or is one more than the last.
@@ -274,8 +273,8 @@ def listed_sentences(line: str) -> list[Sentence]:
             item, ends = int(number[2]), one.start + number.start(2)
         if text := line[begins:ends].strip():
             listed.append(Sentence(text, begins, begins + len(text)))
-        begins = ends if ends < one.end else None
-    if begins is not None:
+        begins = ends if ends < one.end else -1
+    if begins >= 0:
         listed.append(Sentence(line[begins:].rstrip(), begins, len(line.rstrip())))
     return listed
 
