@@ -308,7 +308,7 @@ class Turns:
 
         snapshot = await self.snapshot(thread)
         if before_last(snapshot) != before:
-            raise InputError("the conversation has gone on since: only its last question can be asked anew")
+            raise InputError("the conversation has gone on since: only its last question can be asked again")
         left = without_last_turn(snapshot.values)
         if not given:
             asked = [message for message in snapshot.values["messages"] if message.type == "human"]

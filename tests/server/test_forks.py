@@ -1,4 +1,4 @@
-"""The last turn asked anew or edited: a run that forks from the state before it, and what is left of the turn."""
+"""The last question asked again or edited: the run starts from the state before it, and nothing of the old turn stays."""
 
 from __future__ import annotations
 

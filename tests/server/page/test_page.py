@@ -35,6 +35,20 @@ def answered(page: Page, turns: int = 1) -> None:
 
 
 @contextmanager
+def second_tab(page: Page) -> Iterator[Page]:
+    """A second tab on a conversation whose first question the first tab has asked."""
+    ask(page)
+    answered(page)
+    second = page.context.new_page()
+    try:
+        second.goto(page.url)
+        answered(second)
+        yield second
+    finally:
+        second.close()
+
+
+@contextmanager
 def replies(server: Served, *given: str | Exception) -> Iterator[None]:
     """What the model says within a block, in order; the last again and again."""
     script = server.reply if isinstance(server.reply, Script) else Script(server)
@@ -59,12 +73,7 @@ def test_an_answer_opens_its_source_with_the_quote_marked(page: Page) -> None:
 
 
 def test_a_second_tab_shows_the_turns_of_the_first_and_loses_no_question(page: Page, talk: Served) -> None:
-    ask(page)
-    answered(page)
-    second = page.context.new_page()
-    try:
-        second.goto(page.url)
-        answered(second)
+    with second_tab(page) as second:
         with talk.held():
             ask(page, "And when was sparsemax introduced?")
             # Followed while it runs.
@@ -76,8 +85,6 @@ def test_a_second_tab_shows_the_turns_of_the_first_and_loses_no_question(page: P
         assert second.get_by_label("Question", exact=True).input_value() == "Typed meanwhile"
         assert second.locator(".turn").count() == 2
         assert "was not answered to the end" not in second.locator("body").inner_text()
-    finally:
-        second.close()
 
 
 @pytest.mark.slow

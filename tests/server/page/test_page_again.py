@@ -12,7 +12,7 @@ from tests.bounds import wait_until
 from tests.fakes import direct
 from tests.retrieval.documents.test_load import pdf_bytes
 from tests.server.page.browser import watched
-from tests.server.page.test_page import answered, ask, replies
+from tests.server.page.test_page import answered, ask, replies, second_tab
 from tests.server.served import ANSWER, QUESTION, Served
 
 if TYPE_CHECKING:
@@ -101,12 +101,7 @@ def test_an_edit_that_fails_keeps_the_answer_and_the_typed_text(page: Page, talk
 
 @pytest.mark.slow
 def test_an_edit_is_followed_after_a_reload_and_in_another_tab(page: Page, talk: Served) -> None:
-    ask(page)
-    answered(page)
-    second = page.context.new_page()
-    try:
-        second.goto(page.url)
-        answered(second)
+    with second_tab(page) as second:
         with talk.held():
             edit(page, EDITED)
             second.locator("h2", has_text=EDITED).wait_for()
@@ -119,8 +114,6 @@ def test_an_edit_is_followed_after_a_reload_and_in_another_tab(page: Page, talk:
             answered(second)
         assert shown(page) == shown(second) == [QUESTION]
         assert EDITED in {tab.get_by_label("Question", exact=True).input_value() for tab in (page, second)}
-    finally:
-        second.close()
 
 
 @pytest.mark.slow
