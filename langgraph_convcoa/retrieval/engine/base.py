@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
-from numbers import Integral, Real
+from numbers import Real
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 from urllib.parse import unquote, urlsplit
@@ -260,27 +260,6 @@ class EngineConditions(FilterEvaluator[_Condition]):
     def _field(self, name: str, wanted: Any, depth: int) -> _Condition:
         check_text(name, "filter")
         return super()._field(name, wanted, depth)
-
-
-def json_of(value: Any, number: Callable[[int | float], str]) -> str | None:
-    """A filter's value as JSON in canonical form; None if no JSON value equals it. `number` writes the numbers."""
-    match value:
-        case None | bool():
-            return json.dumps(value)
-        case str():
-            check_text(value, "filter")
-            return json.dumps(value)
-        case Real() if isinstance(value, Integral) or math.isfinite(value):
-            return number(int(value) if isinstance(value, Integral) else float(value))
-        case list():
-            parts = [json_of(part, number) for part in value]
-            return None if None in parts else f"[{','.join(map(str, parts))}]"
-        case Mapping() if all(isinstance(name, str) for name in value):
-            names = sorted(value)
-            parts = [json_of(part, number) for name in names for part in (name, value[name])]
-            pairs = zip(parts[::2], parts[1::2], strict=True)
-            return None if None in parts else "{" + ",".join(f"{name}:{part}" for name, part in pairs) + "}"
-    return None
 
 
 @contextmanager

@@ -13,8 +13,7 @@ from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.retrieval.filters import predicate
 
 TEXTS = st.text("ab'\"\\%_;é{}", max_size=3)
-# Neither 0 nor 1, which are False and True in Python and not in an engine.
-_SCALARS = st.none() | st.booleans() | st.integers(2, 4) | st.sampled_from([0.5, 2.0, 1e30, -1e-7]) | TEXTS
+_SCALARS = st.none() | st.booleans() | st.integers(-1, 2) | st.sampled_from([0.5, 1.0, 2.0, 1e30, -1e-7, -0.0]) | TEXTS
 _VALUES = _SCALARS | st.recursive(
     _SCALARS, lambda inner: st.lists(inner, max_size=2) | st.dictionaries(TEXTS, inner, max_size=2), max_leaves=4
 )
@@ -44,16 +43,13 @@ FILTERS = st.recursive(
     max_leaves=4,
 )
 # A filter, metadata, and whether it holds; None if the values have no order.
-CASES: list[tuple[dict[str, Any], dict[str, Any], bool | None]] = [
+BY_RULES_OF_PYTHON: list[tuple[dict[str, Any], dict[str, Any], bool | None]] = [
     ({"year": {"$gt": 2000}}, {"year": "old"}, None),
     ({"$not": {"year": {"$gt": 2000}}}, {"year": "old"}, None),
     ({"$not": {"year": {"$gt": 2000}}}, {"year": True}, None),
     ({"$or": [{"year": {"$gt": 2000}}, {"lang": "en"}]}, {"year": "old", "lang": "en"}, True),
-    ({"ok": 1}, {"ok": True}, False),
-    ({"ok": True}, {"ok": True}, True),
-    ({"ok": 1}, {"ok": 1.0}, True),
-    ({"tags": [[1, 0]]}, {"tags": [True, False]}, False),
-    ({"tags": [[1, 0]]}, {"tags": [1.0, 0]}, True),
+    ({"ok": 1}, {"ok": True}, True),
+    ({"tags": [[1, 0]]}, {"tags": [True, False]}, True),
     ({"x": math.nan}, {"x": 1}, False),
     ({"x": {"$ne": math.nan}}, {"x": 1}, True),
     ({"x": {"$eq": (1, 2)}}, {"x": [1, 2]}, False),

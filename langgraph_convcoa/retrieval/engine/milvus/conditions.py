@@ -17,14 +17,14 @@ from numbers import Integral, Real
 from typing import Any, NamedTuple
 
 from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.retrieval.engine.base import EngineConditions, json_of
+from langgraph_convcoa.retrieval.engine.base import EngineConditions, check_text
 from langgraph_convcoa.retrieval.filters import Filter
 
 _BYTES = ["abcdefghijklmnop"[byte >> 4] + "ABCDEFGHIJKLMNOP"[byte & 15] for byte in range(256)]
 
 
 class Condition(NamedTuple):
-    """An expression for the rows where a condition is true, and one for the rows where it is false.
+    """The expression of the rows for which a condition is true, and of those for which it is false.
 
     Neither holds for a row whose value cannot be compared (a text with a number), so `$not` leaves it out too.
     """
@@ -45,11 +45,11 @@ def facts_of(metadata: Mapping[str, Any]) -> list[str]:
     for name, value in metadata.items():
         found.append(_hash("has", name))
         if value is not None:
-            found += [_hash("some", name), _hash("is", name, str(_written(value)))]
+            found += [_hash("some", name), _hash("is", name, _written(value))]
         if isinstance(value, str):
             found.append(_hash("text", name))
         if isinstance(value, list):
-            found += [_hash("holds", name, str(_written(entry))) for entry in value]
+            found += [_hash("holds", name, _written(entry)) for entry in value]
     return [*dict.fromkeys(found)]
 
 
@@ -78,17 +78,17 @@ class _Expressions(EngineConditions[Condition]):
         return self._fact([_hash("has", name)])
 
     def among(self, name: str, values: Sequence[Any]) -> Condition:
-        known = [written for value in values if value is not None if (written := _written(value))]
+        known = [written for value in values if value is not None if (written := _askable(value))]
         equal = self._fact([_hash("is", name, written) for written in known])
         missing = self.negated(self._fact([_hash("some", name)]))
         return self.any([equal, missing]) if any(value is None for value in values) else equal
 
     def contains(self, name: str, wanted: Any) -> Condition:
-        written = _written(wanted)
+        written = _askable(wanted)
         parts = [self._fact([_hash("holds", name, written)] if written else [])]
         if isinstance(wanted, str):
             within, text = f'({_value(name)} like "t%{_spelled(wanted)}%")', self._fact([_hash("text", name)])
-            # For a value that is not text, Milvus may find neither `within` nor its negation true.
+            # For a value that is no text, Milvus may find neither this nor its negation true.
             parts.append(Condition(f"({text.true} and {within})", f"({text.false} or not {within})"))
         return self.any(parts)
 
@@ -101,7 +101,7 @@ class _Expressions(EngineConditions[Condition]):
         return Condition(true, f"({self._fact([_hash('some', name)]).false} or {other})")
 
     def _fact(self, hashes: Sequence[str]) -> Condition:
-        """The condition that one of these facts holds."""
+        """One of these facts holds."""
         if not hashes:
             return self.any([])
         listed = ", ".join(f'"{one}"' for one in hashes)
@@ -109,13 +109,36 @@ class _Expressions(EngineConditions[Condition]):
         return Condition(found, f"not {found}")
 
 
-def _written(value: Any) -> str | None:
-    """Like `json_of`, with the same text for 1 and 1.0."""
-    return json_of(value, lambda number: hex(int(number)) if number == int(number) else float(number).hex())
+def _askable(value: Any) -> str:
+    """`_written`; empty if no JSON value equals it."""
+    try:
+        return _written(value)
+    except InputError:
+        raise
+    except ValueError:
+        return ""
+
+
+def _written(value: Any) -> str:
+    """A JSON value as text; values that are equal in Python (1, 1.0 and True) have the same text."""
+    match value:
+        case None:
+            return "null"
+        case str():
+            check_text(value, "filter")
+            return json.dumps(value)
+        case Real() if isinstance(value, Integral) or math.isfinite(value):
+            number = int(value) if isinstance(value, Integral) else float(value)
+            return hex(int(number)) if number == int(number) else float(number).hex()
+        case list():
+            return "[" + ",".join(map(_written, value)) + "]"
+        case Mapping() if all(isinstance(name, str) for name in value):
+            return "{" + ",".join(f"{_written(name)}:{_written(value[name])}" for name in sorted(value)) + "}"
+    raise ValueError("not JSON")
 
 
 def _sortable(value: Any) -> str:
-    """A number or a text as ASCII text with the same order, with the prefix n or t."""
+    """A number or a text as ASCII text with the same order, after n or t."""
     if isinstance(value, str):
         return "t" + _spelled(value)
     exact = int(value) if isinstance(value, Integral) else float(value)
@@ -133,7 +156,7 @@ def _sortable(value: Any) -> str:
 
 
 def _spelled(text: str) -> str:
-    """Each byte of a text as a lower-case and an upper-case letter, so that a match starts at the start of a byte."""
+    """Each byte of a text as a small and a capital letter, so that a match starts at the start of a byte."""
     return "".join(map(_BYTES.__getitem__, text.encode()))
 
 

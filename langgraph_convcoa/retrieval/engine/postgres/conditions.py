@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import itertools
 import json
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from numbers import Integral, Real
 from typing import Any, NamedTuple
 
-from langgraph_convcoa.retrieval.engine.base import EngineConditions, json_of
+from langgraph_convcoa.errors import InputError
+from langgraph_convcoa.retrieval.engine.base import EngineConditions, check_text
 from langgraph_convcoa.retrieval.filters import Filter
 
 _ORDER = {"$gt": ">", "$gte": ">=", "$lt": "<", "$lte": "<="}
+# JSON forms of one value: 1 equals True, in lists too.
+_MOST_FORMS = 256
 
 
 class Condition(NamedTuple):
-    """A condition in SQL and the values of its placeholders; the SQL contains no value."""
+    """A condition in SQL and the values of its placeholders; no value is in the text."""
 
     sql: str
     values: list[Any]
@@ -23,8 +28,8 @@ class Condition(NamedTuple):
 def condition_of(filter: Filter | None) -> Condition | None:
     """A filter as a condition on a column `metadata`; None if there is no filter.
 
-    To compare values without an order (a text with a number) is an error in `predicate`. Here it gives NULL: the passage is
-    left out, also under `$not`, unless the rest of the filter decides.
+    A comparison of values without an order (a text with a number), an error elsewhere, is NULL here: the passage is left out,
+    also under `$not`, unless the rest of the filter decides.
 
     Example:
         >>> condition_of({"lang": "en", "year": {"$exists": True}})
@@ -52,34 +57,73 @@ class _Sql(EngineConditions[Condition]):
     def _equal(self, name: str, wanted: Any) -> Condition:
         if wanted is None:
             return Condition("coalesce(metadata -> %s, 'null') = 'null'", [name])
-        if (written := json_of(wanted, json.dumps)) is None:
-            return self.any([])
+        forms = _forms(wanted)
         if isinstance(wanted, Mapping | list):
-            return Condition("coalesce(metadata -> %s = %s::jsonb, FALSE)", [name, written])
+            return _one_of("metadata -> %s", [name], forms)
         # For a scalar, containment is equality and has an index.
-        return Condition("metadata @> %s::jsonb", [f"{{{json.dumps(name)}: {written}}}"])
+        return self.any([Condition("metadata @> %s::jsonb", [json.dumps({name: form})]) for form in forms])
 
     def contains(self, name: str, wanted: Any) -> Condition:
-        equal, values = "FALSE", list[str]()
-        if (written := json_of(wanted, json.dumps)) is not None:
-            equal, values = "entry = %s::jsonb", [written]
+        equal = Condition("entry = 'null'", []) if wanted is None else _one_of("entry", [], _forms(wanted))
         text, texts = "FALSE", []
         if isinstance(wanted, str):
             text, texts = "strpos(metadata ->> %s, %s) > 0", [name, wanted]
-        entry = f"EXISTS (SELECT FROM jsonb_array_elements(metadata -> %s) AS of (entry) WHERE {equal})"
+        entry = f"EXISTS (SELECT FROM jsonb_array_elements(metadata -> %s) AS of (entry) WHERE {equal.sql})"
         sql = f"CASE jsonb_typeof(metadata -> %s) WHEN 'string' THEN {text} WHEN 'array' THEN {entry} ELSE FALSE END"
-        return Condition(sql, [name, *texts, name, *values])
+        return Condition(sql, [name, *texts, name, *equal.values])
 
     def above_or_below(self, name: str, word: str, bound: str | Real) -> Condition:
         kind, value, given, cast = "string", '(metadata ->> %s) COLLATE "C"', bound, ""
         if not isinstance(bound, str):
-            number = int(bound) if isinstance(bound, Integral) else float(bound)
-            kind, value, given, cast = "number", "(metadata -> %s)::numeric", str(number), "::numeric"
+            kind, value, given, cast = "number", "(metadata -> %s)::numeric", str(_number(bound)), "::numeric"
         sql = (
             f"CASE coalesce(jsonb_typeof(metadata -> %s), 'null') WHEN '{kind}' THEN {value} {_ORDER[word]} %s{cast} "
             "WHEN 'null' THEN FALSE END"
         )
         return Condition(sql, [name, name, given])
+
+
+def _one_of(value: str, values: Sequence[Any], forms: Sequence[Any]) -> Condition:
+    """A jsonb value is one of some; false for a missing one."""
+    if not forms:
+        return Condition("FALSE", [])
+    written = [json.dumps(form) for form in forms]
+    return Condition(f"coalesce({value} = ANY (%s::text[]::jsonb[]), FALSE)", [*values, written])
+
+
+def _forms(value: Any) -> list[Any]:
+    """All JSON values that equal a value in Python, where True is 1; none for a value that is not JSON."""
+    found = list(itertools.islice(_all_forms(value), _MOST_FORMS + 1))
+    if len(found) > _MOST_FORMS:
+        raise InputError("The filter compares with a list or dict that has too many 0, 1, True and False in it.")
+    return found
+
+
+def _all_forms(value: Any) -> Iterator[Any]:
+    match value:
+        case None:
+            yield None
+        case str():
+            check_text(value, "filter")
+            yield value
+        case Real():
+            if not math.isfinite(value):
+                return
+            yield _number(value)
+            if value in (0, 1):
+                yield bool(value)
+        case list():
+            yield from map(list, itertools.product(*map(_forms, value)))
+        case Mapping() if all(isinstance(name, str) for name in value):
+            for name in value:
+                check_text(name, "filter")
+            for parts in itertools.product(*map(_forms, value.values())):
+                yield dict(zip(value, parts, strict=True))
+
+
+def _number(value: Any) -> int | float:
+    """A number of numpy or Python as one of Python."""
+    return int(value) if isinstance(value, Integral) else float(value)
 
 
 def _joined(parts: Sequence[Condition], word: str, none: str) -> Condition:

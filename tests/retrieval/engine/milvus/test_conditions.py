@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.retrieval.engine.milvus.conditions import condition_of, facts_of, ordered_of
-from tests.retrieval.engine.filter_cases import CASES, FILTERS, METADATA, expected
+from tests.retrieval.engine.filter_cases import BY_RULES_OF_PYTHON, FILTERS, METADATA, expected
 
 # The words of an expression; whatever else is in it are letters and digits between quotation marks.
 _WORDS = re.compile(
@@ -70,8 +70,8 @@ def test_a_filter_means_the_same_in_the_engine_as_here(client, metadata, conditi
     compare(client, metadata, condition)
 
 
-def test_values_that_are_compared_by_rules_of_their_own(client):
-    for condition, metadata, wanted in CASES:
+def test_values_that_are_compared_by_rules_of_python(client):
+    for condition, metadata, wanted in BY_RULES_OF_PYTHON:
         assert asked(client, condition, [metadata]) == [bool(wanted)], (condition, metadata)
 
 

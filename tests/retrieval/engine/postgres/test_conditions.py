@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.retrieval.engine.milvus.conditions import condition_of as milvus_condition_of
 from langgraph_convcoa.retrieval.engine.postgres.conditions import condition_of
-from tests.retrieval.engine.filter_cases import CASES, FILTERS, METADATA, REFUSED, expected
+from tests.retrieval.engine.filter_cases import BY_RULES_OF_PYTHON, FILTERS, METADATA, REFUSED, expected
 
 
 def asked(connection: Any, condition: Any, metadata: list[dict[str, Any]]) -> list[bool | None]:
@@ -27,8 +27,8 @@ def test_a_filter_means_the_same_in_the_engine_as_here(connection, metadata, con
         assert wanted is None or answer is wanted, (condition, data)
 
 
-@pytest.mark.parametrize(("condition", "metadata", "wanted"), CASES)
-def test_values_that_are_compared_by_rules_of_their_own(connection, condition, metadata, wanted):
+@pytest.mark.parametrize(("condition", "metadata", "wanted"), BY_RULES_OF_PYTHON)
+def test_values_that_are_compared_by_rules_of_python(connection, condition, metadata, wanted):
     assert asked(connection, condition, [metadata]) == [wanted]
 
 
@@ -37,6 +37,11 @@ def test_values_that_are_compared_by_rules_of_their_own(connection, condition, m
 def test_what_cannot_be_asked_is_said(made, condition, message):
     with pytest.raises(InputError, match=message):
         made(condition)
+
+
+def test_too_many_numbers_that_equal_true_or_false_are_said():
+    with pytest.raises(InputError, match="too many 0, 1"):
+        condition_of({"a": {"$eq": [0, 1] * 8}})
 
 
 def test_no_value_stands_in_the_sql():
