@@ -28,6 +28,11 @@ def document(number: int, content: int) -> Document:
     return Document(text(content), id=str(number), metadata=metadata)
 
 
+def report(what: str, number: int) -> None:
+    """Print a line in one piece: `print` without a buffer writes it word by word, and a kill can come between."""
+    os.write(1, f"{what} {number}\n".encode())
+
+
 def write(folder: str) -> None:
     encoder = writer_encoder()
     index = Index(folder)
@@ -37,22 +42,22 @@ def write(folder: str) -> None:
         if number % 10 == 9:
             # Now and then everything else that writes.
             put(index, [document(number - 1, number)], encoder, replace=True)
-            print("updated", number - 1, flush=True)
+            report("updated", number - 1)
             # Where the writer before was killed after this deletion, it is done.
             if number - 2 >= start or number - 2 in held:
                 index.delete([str(number - 2)])
-                print("deleted", number - 2, flush=True)
+                report("deleted", number - 2)
         if number % 40 == 39:
             index.compact()
         put(index, [document(number, number)], encoder)
-        print("added", number, flush=True)
+        report("added", number)
 
 
 if __name__ == "__main__":
     for _line in sys.stdin:
         child = os.fork()
         if not child:
-            print("started", os.getpid(), flush=True)
+            report("started", os.getpid())
             write(sys.argv[1])
         os.waitpid(child, 0)
-        print("ended", child, flush=True)
+        report("ended", child)
