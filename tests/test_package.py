@@ -33,7 +33,7 @@ def test_the_domain_types_import_no_model_library() -> None:
 def test_the_command_starts_without_the_libraries_that_it_may_not_need() -> None:
     loaded = modules_after("import langgraph_convcoa.cli.app")
     assert not loaded & {"torch", "langgraph", "langchain_core", "pydantic", "numpy", "httpx"}
-    assert not loaded & {"langgraph_convcoa.cli.ask", "langgraph_convcoa.cli.search", "langgraph_convcoa.cli.train"}
+    assert not loaded & {"langgraph_convcoa.cli.chat", "langgraph_convcoa.cli.index", "langgraph_convcoa.cli.train"}
 
 
 def test_every_public_name_is_there() -> None:
@@ -72,7 +72,7 @@ def run(*arguments):
     except SystemExit as end:
         assert not end.code, end.code
 run("search", "demo", "capacity of a Hopfield network")
-assert not sys.modules.keys() & {"scipy.stats", "sklearn", "langgraph", "openai", "langgraph_convcoa.cli.ask"}
+assert not sys.modules.keys() & {"scipy.stats", "sklearn", "langgraph", "openai", "langgraph_convcoa.cli.chat"}
 folder = pathlib.Path(tempfile.mkdtemp())
 (folder / "notes").mkdir()
 (folder / "notes" / "a.md").write_text("The Hopfield network stores patterns. Ada wrote the first program in 1843.")

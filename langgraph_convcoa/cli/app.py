@@ -5,9 +5,11 @@ from __future__ import annotations
 import gc
 import logging
 import os
+import re
 import sys
 import traceback
 from importlib import import_module
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,20 +18,53 @@ from typer.core import TyperGroup
 from typer.main import get_command, get_group
 
 from langgraph_convcoa.cli.console import report, warn
-from langgraph_convcoa.cli.removed import explain_removed
-from langgraph_convcoa.errors import ConvCoAError
+from langgraph_convcoa.errors import ConvCoAError, InputError
 
 USER_ERROR = 2
 INTERNAL_ERROR = 1
 INTERRUPTED = 130
 
-# In the order of the help. The module of a command is imported when the command is called.
-_COMMANDS = (
-    *("ask", "chat", "serve", "mcp", "demo", "search", "index"),
-    *("train", "train-verifier", "train-planner", "evaluate", "threads"),
-)
-# New objects between garbage collections. With the usual 700, collections take a fifth of a command's start.
-_NEW_OBJECTS = 50_000
+_COMMANDS = {
+    **{"ask": "chat", "chat": "chat", "serve": "serve", "mcp": "serve", "demo": "chat", "search": "index", "index": "index"},
+    **dict.fromkeys(("train", "train-verifier", "train-planner"), "train"),
+    **{"evaluate": "evaluate", "threads": "threads"},
+}
+"""The commands in the order of the help, with their modules, which are imported when a command is called."""
+
+_CHECKOUT = "in a checkout of the repository"
+_EXACT = "leave it out, every search is exact"
+_QUERY_ENCODER = "leave it out to train a query encoder"
+_EXPERIMENTS = {
+    **dict.fromkeys(("train-reader", "evaluate reader"), "graph_reader"),
+    **dict.fromkeys(("retrieval --rewriter", "retrieval --answerer", "retrieval --dual"), "peers DATA"),
+    **{"bench": "bench", "evaluate planner": "planner", "evaluate costs": "costs", "evaluate memory": "memory"},
+    **{"evaluate blind": "blind sheets", "evaluate blind-score": "blind score", "qa --unknown-names": "unknown_names DATA"},
+}
+_REMOVED = {
+    **{name: f"run python -m experiments.{experiment} {_CHECKOUT}" for name, experiment in _EXPERIMENTS.items()},
+    "warm-start": "run TRL's SFTTrainer on plans that earned their reward, as docs/guides/training.md shows",
+    **dict.fromkeys(("evaluate guesses", "evaluate faithfulness"), "run convcoa evaluate verification"),
+    **dict.fromkeys((f"demo {name}" for name in ("--docs", "--question", "-q", "--model")), "run convcoa chat --docs PATH"),
+    **{
+        f"{command} {name}": "name it in the address: postgresql://host/database?collection=NAME&tenant=NAME"
+        for command in ("ask", "chat", "serve", "mcp", "search", "index")
+        for name in ("--collection", "--tenant")
+    },
+    "index --approximate": f"{_EXACT}; for millions of passages load them into an engine (--to URL)",
+    **dict.fromkeys(("index --exact", "search --exact"), _EXACT),
+    "index --windows": "leave it out; passages and their windows are encoded apart",
+    "train --made": "it is --synthetic now",
+    "train --skip-invalid": "leave it out: such queries are always left out, with a warning",
+    "train --full": f"{_QUERY_ENCODER}; a whole encoder is trained with sentence-transformers",
+    "train --dual-question": f"{_QUERY_ENCODER}; the comparison is python -m experiments.bench training {_CHECKOUT}",
+    "train --chunk": "use a smaller --batch-size",
+    "train-planner --merge": "merge with PEFT: AutoPeftModelForCausalLM.from_pretrained(DIR).merge_and_unload()",
+    "qa --models": "run the command once for each --model",
+    "qa --sweep": "run the command once for each value, such as -k 3",
+    "qa --prices": "multiply the tokens of the report by your prices",
+    "qa --judge-by": "leave it out: --judge asks for marks and for the better answer",
+}
+"""Commands and options of earlier releases, and what to use instead."""
 
 
 class _WarningLines(logging.Handler):
@@ -47,8 +82,7 @@ class _ErrorLineGroup(TyperGroup):
         if cmd_name not in self.commands:
             # For an unknown name all commands are loaded: the error suggests a similar one.
             for name in [cmd_name] if cmd_name in _COMMANDS else _COMMANDS:
-                if name not in self.commands:
-                    self.add_command(_command(name), name)
+                self.add_command(_command(name), name)
         return super().get_command(ctx, cmd_name)
 
     def invoke(self, ctx: Any) -> Any:
@@ -58,8 +92,7 @@ class _ErrorLineGroup(TyperGroup):
         for chatty in ("pypdf", "trafilatura", "htmldate", "courlan", "sqlglot"):
             logging.getLogger(chatty).setLevel(logging.ERROR)
         try:
-            with explain_removed():
-                return super().invoke(ctx)
+            return super().invoke(ctx)
         except ConvCoAError as error:
             report(error)
             raise typer.Exit(USER_ERROR) from error
@@ -70,10 +103,12 @@ class _ErrorLineGroup(TyperGroup):
             typer.echo("error: out of memory: give fewer documents", err=True)
             raise typer.Exit(USER_ERROR) from error
         except Exception as error:
+            if instead := _use_instead(error):
+                report(InputError(instead))
+                raise typer.Exit(USER_ERROR) from error
             # Typer handles usage errors, exits and broken pipes.
-            if hasattr(error, "exit_code") or isinstance(error, typer.Abort | BrokenPipeError):
-                raise
-            if os.environ.get("CONVCOA_TRACEBACK"):
+            usual = hasattr(error, "exit_code") or isinstance(error, typer.Abort | BrokenPipeError)
+            if usual or os.environ.get("CONVCOA_TRACEBACK"):
                 raise
             # Only the type and the place: the message could hold a key.
             place = traceback.extract_tb(error.__traceback__)[-1]
@@ -94,16 +129,29 @@ app = typer.Typer(
 )
 
 
+def _use_instead(error: Exception) -> str:
+    """What to use instead, if an error of typer is about a removed command or option; "" for other errors."""
+    context: Any = getattr(error, "ctx", None)
+    if context is None:
+        return ""
+    option = getattr(error, "option_name", None)
+    # The name of an unknown command is only in the message.
+    for name in [option] if option else re.findall(r"'([\w-]+)'", str(getattr(error, "message", ""))):
+        command = name if context.parent is None else f"{context.info_name} {name}"
+        if command in _REMOVED:
+            return f"{option or f'convcoa {command}'} was removed: {_REMOVED[command]}"
+    return ""
+
+
 def _command(name: str) -> Any:
     """Import the module of a command, and return the command or the group of commands in it."""
-    home = name.replace("-", "_")
-    module = import_module(f"langgraph_convcoa.cli.{home}")
+    module = import_module(f"langgraph_convcoa.cli.{_COMMANDS[name]}")
     if (commands := getattr(module, "app", None)) is not None:
         group = get_group(commands)
         group.name = name
         return group
     alone = typer.Typer(add_completion=False, rich_markup_mode="rich")
-    alone.command(name)(getattr(module, home))
+    alone.command(name)(getattr(module, name.replace("-", "_")))
     return get_command(alone)
 
 
@@ -111,7 +159,8 @@ def main() -> None:
     """Entry point of the command."""
     import warnings
 
-    gc.set_threshold(_NEW_OBJECTS, *gc.get_threshold()[1:])
+    # With the usual 700 new objects between garbage collections, the collections take a fifth of a command's start.
+    gc.set_threshold(50_000, *gc.get_threshold()[1:])
     # Torch threads that spin while they wait slow each other down on a busy machine. Torch reads this when it is loaded.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     os.environ.setdefault("GOMP_SPINCOUNT", "0")
@@ -121,9 +170,8 @@ def main() -> None:
         # The caller closed it: the input is empty.
         sys.stdin = Path(os.devnull).open(encoding="utf-8")  # noqa: SIM115 - for as long as the program runs
     for stream in (sys.stdin, sys.stdout, sys.stderr):
-        reconfigure = getattr(stream, "reconfigure", None)
-        if reconfigure is not None:
-            reconfigure(errors="replace")
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")
     app()
 
 

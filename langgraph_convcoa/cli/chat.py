@@ -1,4 +1,4 @@
-"""`convcoa chat`: a conversation at the terminal or from a pipe."""
+"""`convcoa ask`, `chat` and `demo`: one question, a conversation at the terminal or from a pipe, and an example."""
 
 from __future__ import annotations
 
@@ -9,21 +9,20 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
-from langgraph_convcoa.cli.console import consoles, print_json, report, show_rounds, show_sources, show_why, warn
-from langgraph_convcoa.cli.options import AsJson, ConversationOptions, grouped, proper_text
+from langgraph_convcoa.cli.console import consoles, print_json, report, save_turn, show_rounds, show_sources, show_why, warn
+from langgraph_convcoa.cli.documents import documents_path
+from langgraph_convcoa.cli.options import AsJson, ConversationOptions, grouped, option, proper_text
 from langgraph_convcoa.cli.session import Session, open_session, run_turn
 from langgraph_convcoa.errors import ConvCoAError, InputError
 from langgraph_convcoa.storage import default_store, open_store
-from langgraph_convcoa.storage.export import file_name, write_thread_file
+from langgraph_convcoa.storage.threads import file_name, write_thread_file
 from langgraph_convcoa.text.terminal import one_line, printable
 
-_FAILED = 2
 _ROUNDS_SHOWN = 3
-_HINT = "/help: what else can be done   /exit or Ctrl-D: leave   Ctrl-C: stop a turn"
 _HELP = {
     "/history [N]": "the rounds so far, or the last N",
     "/sources [N]": "what the last answer cites, or that of round N",
@@ -34,6 +33,66 @@ _HELP = {
     "/exit": "leave; so do exit, quit and Ctrl-D",
     "Ctrl-C": "stop a turn and keep the conversation",
 }
+
+
+@grouped(ConversationOptions)
+def ask(
+    options: ConversationOptions,
+    question: Annotated[str, typer.Argument(help="The question.")],
+    as_json: AsJson = False,
+    picture: Annotated[Path | None, option("FILE.svg", "Draw how the turn went.")] = None,
+) -> None:
+    """Answer one question.
+
+    With --thread it joins a stored conversation. Ask it again after an interruption, and the turn is resumed.
+
+    [bold]Examples[/bold]
+      convcoa ask "Who introduced sparsemax?" --docs demo
+      convcoa ask "When was it?" --docs papers/ --store chats.sqlite --thread thesis
+      convcoa ask "Who wrote it?" --index papers.index
+      convcoa ask "Which region sold most in 2019?" --data sales.csv --model openai:gpt-4.1-mini
+      convcoa ask "Who wrote it, and when?" --docs papers/ --model openai:gpt-4.1-mini --picture turn.svg
+      convcoa ask "What is new in Python?" --web --search https://searx.example.org --model openai:gpt-4.1-mini --json
+    """
+    from langgraph_convcoa.memory.asked import read_conversation
+
+    text = proper_text(question)
+    # A question that cannot be asked is refused before minutes of encoding, not after.
+    read_conversation(text, [])
+    if picture is not None:
+        _check_place(picture)
+    with open_session(options, "ask QUESTION") as session:
+        output = session.ask(text) if as_json else run_turn(session, text)
+    if as_json:
+        print_json(output)
+    if picture is not None:
+        save_turn(text, output, picture)
+
+
+def _check_place(path: Path) -> None:
+    """Raise InputError if no picture can be written there, before a turn is spent on it."""
+    if path.suffix.lower() != ".svg":
+        raise InputError(f"the picture of a turn is SVG: give a name that ends in .svg, not {path.name!r}")
+    if not path.parent.is_dir():
+        raise InputError(f"the picture cannot be written: there is no folder {path.parent}")
+
+
+def demo() -> None:
+    """Show a conversation of three turns over a few documents about this field, without a model.
+
+    [bold]Examples[/bold]
+      convcoa demo
+      convcoa chat --docs demo
+    """
+    from langgraph_convcoa.datasets.demo import demo_questions
+
+    out, err = consoles()
+    session = open_session(ConversationOptions(docs="demo"), "demo")
+    err.print(f"Documents: {documents_path('demo')}")
+    with session:
+        for question in demo_questions():
+            out.out(f"\n> {question}\n", style="bold")
+            run_turn(session, question)
 
 
 @grouped(ConversationOptions)
@@ -54,7 +113,7 @@ def chat(options: ConversationOptions, as_json: AsJson = False) -> None:
         options = _kept(options)
     with open_session(options, "chat") as session:
         if not Chat(session, options, as_json).run():
-            raise typer.Exit(_FAILED)
+            raise typer.Exit(2)
 
 
 def _kept(options: ConversationOptions) -> ConversationOptions:
@@ -120,7 +179,7 @@ class Chat:
         """Run a turn, or resume one without a question. Returns False if it failed."""
         try:
             if self._json:
-                self._last = self._session.resume() if question is None else self._session.ask(question)
+                self._last = self._session.ask(question)
                 print_json(self._last, indent=None)
             else:
                 self._last = run_turn(self._session, question)
@@ -152,7 +211,7 @@ class Chat:
                     self._turn(None)
             except (EOFError, KeyboardInterrupt):
                 self._err.print()
-        self._note(_HINT)
+        self._note("/help: what else can be done   /exit or Ctrl-D: leave   Ctrl-C: stop a turn")
 
     def _lines(self) -> Iterator[str]:
         with contextlib.suppress(ImportError):
@@ -179,10 +238,10 @@ class Chat:
 
     def _of_round(self, show: Callable[..., None], command: str, argument: str) -> None:
         number = _number(argument, f"{command} takes the number of a round, such as {command} 2")
-        if not number and not self._last:
+        if number or self._last:
+            show(self._err, self._round(number) if number else self._last)
+        else:
             self._err.print("There is no answer yet.")
-            return
-        show(self._err, self._round(number) if number else self._last)
 
     def _round(self, number: int) -> Mapping[str, Any]:
         rounds = {entry["round"]: entry for entry in self._session.rounds()}

@@ -5,9 +5,10 @@ Sub-questions, warnings and errors go to standard error, answers and results to 
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from types import TracebackType
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -31,7 +32,9 @@ _STYLES = {
 }
 """Styles of the final states of a sub-question."""
 _REPORT_WIDTH = 140
-_APPROVAL = "[a]pprove, [e]dit or [r]eject? "
+_SVG_WIDTH, _LONGEST = 108, 1_500
+_FONT = re.compile(r"@font-face \{.*?\}", re.DOTALL)
+"""Finds a font in a picture that a viewer would fetch."""
 
 
 def warn(message: str) -> None:
@@ -61,16 +64,6 @@ def citation_line(number: int, citation: Mapping[str, Any]) -> str:
         where = f"{source} ({passage.lstrip(':') if identity.startswith(source) else identity})"
     quote = one_line(str(citation.get("quote") or ""))
     return one_line(f"[{number}] {where}", 400) + (f' - "{quote}"' if quote else "")
-
-
-def path_line(path: Sequence[str]) -> str:
-    """How a passage was reached along the evidence graph, in one line.
-
-    Example:
-        >>> path_line(["question", "Ed Wood (film)", '"Tim Burton"', "Tim Burton"])
-        'question -> Ed Wood (film) -> "Tim Burton" -> Tim Burton'
-    """
-    return one_line(" -> ".join(map(str, path)), 400)
 
 
 def usage_line(usage: Mapping[str, Any]) -> str:
@@ -127,8 +120,7 @@ class TurnView:
     """The display of one turn while it runs."""
 
     def __init__(self, out: Console, err: Console) -> None:
-        self._out = out
-        self._err = err
+        self._out, self._err = out, err
         self._status: Status | None = None
         self._streamed: list[str] = []
         self._in_line = False  # True within a line of the answer.
@@ -142,7 +134,7 @@ class TurnView:
             self._status.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
         self._quiet()
         if error is not None:
             self._end_line()
@@ -171,7 +163,6 @@ class TurnView:
                 self._end_line()
 
     def token(self, text: str) -> None:
-        """Take a piece of the answer."""
         if text:
             self._quiet()
             self._streamed.append(text)
@@ -179,7 +170,6 @@ class TurnView:
             self._show(text, end="")
 
     def decide(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Ask the person at the terminal for approval."""
         self._quiet()
         self._end_line()
         # The approved text is shown again at the end.
@@ -247,7 +237,7 @@ def show_why(err: Console, output: Mapping[str, Any]) -> None:
             if value:
                 err.print(Text(f"     {name}: {one_line(str(value), 400)}", style="dim"))
         for path in (item.get("paths") or {}).values():
-            err.print(Text(f"     path: {path_line(path)}", style="dim"))
+            err.print(Text(f"     path: {one_line(' -> '.join(path), 400)}", style="dim"))
 
 
 def show_sources(err: Console, output: Mapping[str, Any]) -> None:
@@ -270,11 +260,7 @@ def show_rounds(console: Console, rounds: Sequence[Mapping[str, Any]], limit: in
 
 
 def ask_decisions(request: Mapping[str, Any], console: Console) -> dict[str, Any]:
-    """Ask for the decisions on a human-in-the-loop request. The turn is resumed with them.
-
-    Raises:
-        InputError: Standard input ended before all was decided; the turn still waits.
-    """
+    """Ask for the decisions on a human-in-the-loop request. If standard input ends first, InputError: the turn waits."""
     requests: Sequence[Mapping[str, Any]] = request["action_requests"]
     try:
         return {"decisions": [_decision(one, console) for one in requests]}
@@ -290,7 +276,7 @@ def _decision(request: Mapping[str, Any], console: Console) -> dict[str, Any]:
         if value:
             console.print(f"  {key}: {printable(_shown(value))}")
     while True:
-        answer = console.input(_APPROVAL, markup=False).strip().lower()
+        answer = console.input("[a]pprove, [e]dit or [r]eject? ", markup=False).strip().lower()
         if answer in ("a", "approve", "y", "yes"):
             return {"type": "approve"}
         if answer in ("r", "reject", "n", "no"):
@@ -307,3 +293,39 @@ def _shown(value: Any) -> str:
         return value
     steps = [f"{number}. {step['action']}: {step['sub_question']}" for number, step in enumerate(value, start=1)]
     return "".join(f"\n    {step}" for step in steps)
+
+
+def save_turn(question: str, output: Mapping[str, Any], path: Path) -> None:
+    """Write the SVG picture of a turn. Raises InputError if it cannot be written."""
+    try:
+        path.write_text(turn_svg(question, output), encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"the picture cannot be written to {path} ({error.strerror}): name another place") from error
+
+
+def turn_svg(question: str, output: Mapping[str, Any]) -> str:
+    """The picture of a turn, from the graph's output. All texts are plain text in the picture, and it has no links.
+
+    Example:
+        >>> item = {"sub_question": "When?", "action": "wiki", "status": "kept", "score": 0.9, "guess_answer": "In <1982>."}
+        >>> "In&#160;&lt;1982&gt;." in turn_svg("When?", {"chain": [item], "answer": "In <1982>."})
+        True
+    """
+    console = SafeConsole(record=True, width=_SVG_WIDTH, file=io.StringIO(), force_terminal=True, highlight=False, emoji=False)
+    rounds = (output.get("knowledge_set") or {}).get("Contextual knowledge set") or [{}]
+    understood = str(rounds[-1].get("optimized_question") or "").strip()
+    console.print(Text(_short(question), style="bold"))
+    if understood not in ("", question.strip()):
+        console.print(Text(f"understood as: {_short(understood)}", style="dim"))
+    show_why(console, output)
+    console.print(Text(f"\n{_short(str(output.get('answer') or ''))}"))
+    for number, citation in enumerate(output.get("citations") or (), start=1):
+        console.print(Text(citation_line(number, citation), style="dim"))
+    if usage := output.get("usage"):
+        console.print(Text(usage_line(usage), style="dim"))
+    # XML does not allow these two characters.
+    return re.sub("[\ufffe\uffff]", "", _FONT.sub("", console.export_svg(title="convcoa")))
+
+
+def _short(text: str) -> str:
+    return printable(text if len(text) <= _LONGEST else f"{text[:_LONGEST]} …")

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
-from langgraph_convcoa.errors import InputError, RetrievalError
-from langgraph_convcoa.errors.redaction import redact
+from langgraph_convcoa.errors import InputError, RetrievalError, redact
 
 if TYPE_CHECKING:
     from langchain_core.documents import Document
@@ -24,18 +23,10 @@ if TYPE_CHECKING:
     from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 
 _LOGGER = logging.getLogger(__name__)
-_SERVER = ("service", "host", "hostaddr", "port", "dbname")
-"""Options in an engine's address that name the server and the database."""
 
 
 def open_retriever(
-    docs: str,
-    *,
-    k: int = 5,
-    graph: bool | None = None,
-    max_mb: float = 50.0,
-    cache: bool = True,
-    progress: bool = False,
+    docs: str, *, k: int = 5, graph: bool | None = None, max_mb: float = 50.0, cache: bool = True, progress: bool = False
 ) -> HopfieldRetriever:
     """Open a retriever over documents, an index or an engine. "demo" is the demonstration, unless such a path exists."""
     if is_engine(docs):
@@ -110,9 +101,11 @@ def place_of(source: str) -> str:
         return f"{source.partition('://')[0]}://..."
     parts = urlsplit(source)
     options = dict(parse_qsl(parts.query))
-    where = {name: options[name] for name in _SERVER if name in options}
-    whose = {"collection": options.get("collection", ""), "tenant": options.get("tenant", "default")}
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}?{urlencode({**where, **whose}, safe='/')}"
+    shown: dict[str, str] = {
+        name: options[name] for name in ("service", "host", "hostaddr", "port", "dbname") if name in options
+    }
+    shown |= {"collection": options.get("collection", ""), "tenant": options.get("tenant", "default")}
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}?{urlencode(shown, safe='/')}"
 
 
 def is_web(source: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -27,9 +27,6 @@ from langgraph_convcoa.evaluation.methods.registry import EXTRACTIVE, METHODS, c
 from langgraph_convcoa.evaluation.retrieval.methods import RETRIEVAL_METHODS
 from langgraph_convcoa.text.terminal import printable
 
-if TYPE_CHECKING:
-    from langgraph_convcoa.evaluation.qa import RunPlan
-
 _METHODS = "closed-book,history-aware-rag,ours"
 _MAX_MB = 1_000.0
 _asked, _compared, _run = map(panel, ("What is asked and searched", "What is compared", "The run"))
@@ -40,7 +37,6 @@ app = typer.Typer(
 
 
 def _methods_help(described: dict[str, str]) -> str:
-    """The end of a command's help: its methods."""
     return "\n\n".join(["[bold]Methods[/bold]", *(f"{name}: {description}" for name, description in described.items())])
 
 
@@ -60,23 +56,6 @@ class RetrievalCommand:
     encoder_dtype: Annotated[str, _compared("TYPE", "What passages are encoded in: int8 (the default) or float32.")] = "int8"
     lexical_weight: Annotated[float | None, _compared("W", "Weight of BM25, the same for all methods.", min=0.0)] = None
     lexical_history: Annotated[float | None, _compared("W", "Weight of earlier turns in BM25.", min=0.0)] = None
-
-    def evaluation(self, no_cache: bool) -> dict[str, Any]:
-        """The options of `evaluate_retrieval`."""
-        from langgraph_convcoa.datasets.passages import load_distractors
-        from langgraph_convcoa.retrieval.encoders.base import DEFAULT_ENCODER
-        from langgraph_convcoa.retrieval.encoders.sentence_transformer import SentenceTransformerEncoder
-
-        weights = {"lexical_weight": self.lexical_weight, "lexical_history": self.lexical_history}
-        return {
-            **{name: getattr(self, name) for name in ("model", "baseline", "index", "seed")},
-            "methods": names_of(self.methods) if self.methods is not None else None,
-            "distractors": [document for part in self.distractors or () for document in load_distractors(part)],
-            "encoder": SentenceTransformerEncoder(self.encoder or DEFAULT_ENCODER, dtype=self.encoder_dtype),
-            "cache": None if no_cache else open_cache(),
-            "progress": True,
-            "settings": {name: value for name, value in weights.items() if value is not None},
-        }
 
 
 @app.command(epilog=_methods_help(RETRIEVAL_METHODS))
@@ -98,11 +77,23 @@ def retrieval(
       convcoa evaluate retrieval data/abg_coqa data/pacific --split dev --model my-model --methods bm25,untrained,trained
       convcoa evaluate retrieval topiocqa/ --split dev --index wiki-index --json
     """
+    from langgraph_convcoa.datasets.passages import load_distractors
     from langgraph_convcoa.datasets.read import load_part
     from langgraph_convcoa.evaluation.retrieval.compare import evaluate_retrieval, evaluate_sources
+    from langgraph_convcoa.retrieval.encoders.base import DEFAULT_ENCODER
+    from langgraph_convcoa.retrieval.encoders.sentence_transformer import SentenceTransformerEncoder
 
     loaded = [load_part(path, chosen.split, max_passages=chosen.max_passages) for path in data]
-    options = chosen.evaluation(no_cache)
+    weights = {"lexical_weight": chosen.lexical_weight, "lexical_history": chosen.lexical_history}
+    options: dict[str, Any] = {
+        **{name: getattr(chosen, name) for name in ("model", "baseline", "index", "seed")},
+        "methods": names_of(chosen.methods) if chosen.methods is not None else None,
+        "distractors": [document for part in chosen.distractors or () for document in load_distractors(part)],
+        "encoder": SentenceTransformerEncoder(chosen.encoder or DEFAULT_ENCODER, dtype=chosen.encoder_dtype),
+        "cache": None if no_cache else open_cache(),
+        "progress": True,
+        "settings": {name: value for name, value in weights.items() if value is not None},
+    }
     if len(loaded) == 1:
         dataset, part = loaded[0]
         print_report(evaluate_retrieval(dataset, part=part, **options), as_json)
@@ -134,26 +125,6 @@ class QACommand:
     fresh: Annotated[bool, _run(None, "Start again if the folder holds a run.", "--fresh")] = False
     retry_failed: Annotated[bool, _run(None, "Ask the questions that failed again.", "--retry-failed")] = False
 
-    def plan(self, data: Path) -> RunPlan:
-        """The plan of a run on a data set."""
-        from langgraph_convcoa.evaluation.qa import RunPlan
-        from langgraph_convcoa.evaluation.runs.run import RunSettings
-
-        named = self.methods if self.methods is not None else _METHODS if self.model else EXTRACTIVE
-        methods = names_of(named)
-        check_methods(methods, model=self.model is not None)
-        path = documents_of(self.docs, self.index)
-        models = ("model", "base_url", "judge", "judge_base_url", "timeout")
-        same = (*models, "sample", "seed", "k", "out", "fresh", "retry_failed")
-        return RunPlan(
-            data=data,
-            methods=methods,
-            split=None if self.split == "all" else self.split,
-            retriever=(place_of(path), lambda: open_retriever(path, max_mb=_MAX_MB, progress=True)) if path else None,
-            run=RunSettings(self.concurrency, self.gold_history, self.max_tokens),
-            **{name: getattr(self, name) for name in same},
-        )
-
 
 @app.command(epilog=_methods_help({name: one.description for name, one in METHODS.items()}))
 @grouped(QACommand)
@@ -178,9 +149,21 @@ def qa(
       convcoa evaluate qa data/mtrag --model gpt-4.1-mini --methods ours,history-aware-rag --judge gpt-4.1
       convcoa evaluate qa topiocqa/ --model gpt-4.1-mini --index wiki-index --max-tokens 2000000
     """
-    plan = chosen.plan(data)
-    from langgraph_convcoa.evaluation.qa import evaluate_methods
+    methods = names_of(chosen.methods if chosen.methods is not None else _METHODS if chosen.model else EXTRACTIVE)
+    check_methods(methods, model=chosen.model is not None)
+    path = documents_of(chosen.docs, chosen.index)
+    from langgraph_convcoa.evaluation.qa import RunPlan, evaluate_methods
+    from langgraph_convcoa.evaluation.runs.run import RunSettings
 
+    models = ("model", "base_url", "judge", "judge_base_url", "timeout")
+    plan = RunPlan(
+        data=data,
+        methods=methods,
+        split=None if chosen.split == "all" else chosen.split,
+        retriever=(place_of(path), lambda: open_retriever(path, max_mb=_MAX_MB, progress=True)) if path else None,
+        run=RunSettings(chosen.concurrency, chosen.gold_history, chosen.max_tokens),
+        **{name: getattr(chosen, name) for name in (*models, "sample", "seed", "k", "out", "fresh", "retry_failed")},
+    )
     report = evaluate_methods(plan, cache=open_cache(), notify=lambda text: typer.echo(printable(text), err=True))
     print_report(report, as_json)
     if report.partial:

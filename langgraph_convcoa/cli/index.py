@@ -1,8 +1,7 @@
-"""`convcoa index`: documents into an index on disk, or into an engine."""
+"""`convcoa index` and `search`: documents into an index on disk or an engine, and passages of them for a question."""
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
@@ -12,11 +11,11 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from langgraph_convcoa.cli.console import consoles, print_json, warn
+from langgraph_convcoa.cli.console import citation_line, consoles, print_json, warn
 from langgraph_convcoa.cli.documents import default_encoder, documents_path, is_engine, is_web, place_of, web_documents
-from langgraph_convcoa.cli.options import INDEX_VARIABLE, AsJson, argument, grouped, option
-from langgraph_convcoa.errors import InputError, one_of
-from langgraph_convcoa.errors.redaction import redact
+from langgraph_convcoa.cli.options import AsJson, Graph, MaxMb, NoCache, argument, grouped, named_index, option, proper_text
+from langgraph_convcoa.errors import InputError, one_of, redact
+from langgraph_convcoa.text.terminal import one_line
 
 if TYPE_CHECKING:
     from langchain_core.documents import Document
@@ -77,7 +76,7 @@ def index(
       convcoa index wiki.tsv --passages --to "postgresql://me@db/docs?collection=wiki" --ray local --workers 4
       convcoa search papers.index "who introduced it?"
     """
-    address = engine.to or (None if folder.out is not None else os.environ.get(INDEX_VARIABLE))
+    address = named_index(folder.out, engine.to)
     if (folder.out is None) == (address is None):
         raise InputError("an index needs one place: --out DIR for a folder, or --to URL for an engine")
     places = ("an index in a folder (--out DIR)", "an engine (--to URL)")
@@ -148,7 +147,6 @@ def _index_into_folder(
 def _index_into_engine(
     read: Callable[[Told], Generator[Document]], address: str, options: EngineOptions, as_json: bool
 ) -> None:
-    """Load documents into an engine."""
     ray = options.ray
     if not is_engine(address):
         from langgraph_convcoa.retrieval.engine.choose import SCHEMES
@@ -217,7 +215,6 @@ def _watched(paths: Sequence[str], passages: bool, max_bytes: int) -> WatchedFil
 
 
 def _follow(files: WatchedFiles, opened: Index, encoder: Encoder, as_json: bool) -> None:
-    """Update the index when files change, until Ctrl-C."""
     console, err = consoles()
     err.print("Watching for changes. Ctrl-C ends it.")
     with files, suppress(KeyboardInterrupt):
@@ -264,3 +261,59 @@ def read_all(
                 document.id = f"{prefix}/{document.id}"
                 document.metadata["source"] = f"{prefix}/{document.metadata['source']}"
             yield document
+
+
+def search(
+    path: Annotated[str, argument("[PATH]", 'Documents, an index, an engine, or "demo".', show_default=False)],
+    query: Annotated[str | None, argument("QUERY", "What to look for.", show_default=False)] = None,
+    k: Annotated[int, option("N", "How many passages.", "-k", "--k", min=1, max=100)] = 5,
+    history: Annotated[Path | None, option("FILE.json", "Earlier turns: pairs of question and answer, or messages.")] = None,
+    graph: Graph = None,
+    as_json: AsJson = False,
+    max_mb: MaxMb = 50.0,
+    no_cache: NoCache = False,
+) -> None:
+    """Find the passages that fit a question best, without answering it.
+
+    Without PATH the index that CONVCOA_INDEX names is searched.
+
+    [bold]Examples[/bold]
+      convcoa search demo "capacity of a Hopfield network" -k 3
+      convcoa search papers.index "who wrote it?"
+      convcoa search papers.index "when was the author of the first paper born?" --graph
+      CONVCOA_INDEX=postgresql://me@db/docs?collection=papers convcoa search "who wrote it?"
+      convcoa search papers/ "when was it published?" --history turns.json --json
+    """
+    from langgraph_convcoa.cli.documents import documents_of, open_retriever, read_history
+
+    if query is None:
+        query, named = path, named_index(None, None)
+        if named is None:
+            raise InputError(f'nothing to search: write convcoa search PATH "{query[:100]}", or set CONVCOA_INDEX')
+        path = documents_of(None, named)
+    if not query.strip():
+        raise InputError("the query is empty: write what to look for")
+    turns = read_history(history) if history else []
+    retriever = open_retriever(path, k=k, graph=graph, max_mb=max_mb, cache=not no_cache, progress=True)
+    found = retriever.invoke(proper_text(query), history=turns)
+    if as_json:
+        described = ("title", "score", "certified", "quote")
+        print_json(
+            [
+                {"id": document.id, "source": document.metadata.get("source")}
+                | {name: document.metadata.get(name, "") for name in described}
+                | {name: steps for name, steps in document.metadata.items() if name == "graph_path"}
+                | {"text": document.page_content}
+                for document in found
+            ]
+        )
+        return
+    out, err = consoles()
+    if not found:
+        err.print("Nothing was found.")
+    for number, document in enumerate(found, start=1):
+        line = citation_line(number, {"id": document.id, **document.metadata})
+        out.out(f"{document.metadata['score']:.3f} {line}")
+        steps = document.metadata.get("graph_path")
+        if isinstance(steps, list) and len(steps) > 2:
+            out.out(f"      {one_line(' -> '.join(map(str, steps)), 400)}")

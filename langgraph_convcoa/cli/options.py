@@ -12,10 +12,8 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.errors.redaction import redact
+from langgraph_convcoa.errors import InputError, redact
 
-DEFAULT_MAX_MB = 50.0
 INDEX_VARIABLE = "CONVCOA_INDEX"
 """Environment variable that names an index. It keeps a password out of the arguments, which other users can see."""
 
@@ -73,7 +71,7 @@ class ConversationOptions:
     graph: Graph = None
     threshold: Annotated[float | None, option("T", "Probability above which a guess is kept.", min=0.0, max=1.0)] = None
     approve: Annotated[list[str] | None, option("NAME", "Ask before an action, plan or answer; may be repeated.")] = None
-    max_mb: MaxMb = DEFAULT_MAX_MB
+    max_mb: MaxMb = 50.0
     no_cache: NoCache = False
 
     def words(self) -> list[str]:
@@ -89,10 +87,11 @@ class ConversationOptions:
             if field.name in ("thread", "store") or given == field.default:
                 continue
             name = field.name.replace("_", "-")
+            if isinstance(given, bool):
+                words.append(f"--{'' if given else 'no-'}{name}")
+                continue
             for value in given if isinstance(given, list) else [given]:
-                words += (
-                    [f"--{'' if value else 'no-'}{name}"] if isinstance(value, bool) else [f"--{name}", redact(str(value))]
-                )
+                words += [f"--{name}", redact(str(value))]
         return words
 
     def check(self, command: str) -> None:
@@ -143,12 +142,7 @@ def grouped(*groups: type[Any]) -> Callable[[Callable[..., None]], Callable[...,
 
 
 def names_of(text: str) -> list[str]:
-    """Split a text into names at its commas.
-
-    Example:
-        >>> names_of("ours, react,")
-        ['ours', 'react']
-    """
+    """Split a text into names at its commas."""
     return [name.strip() for name in text.split(",") if name.strip()]
 
 

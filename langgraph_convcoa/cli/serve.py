@@ -1,11 +1,13 @@
-"""`convcoa serve`: a page to talk to, and LangGraph's wire format for programs."""
+"""`convcoa serve` and `mcp`: a page to talk to, LangGraph's wire format for programs, and a server for MCP clients."""
 
 from __future__ import annotations
 
 import ipaddress
 import re
+import sys
 import threading
 import webbrowser
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -16,31 +18,19 @@ import typer
 
 from langgraph_convcoa.cli.documents import default_encoder, documents_of, is_engine, is_web, place_of
 from langgraph_convcoa.cli.options import AllowHost, ConversationOptions, Token, grouped, named_index, option
-from langgraph_convcoa.cli.session import Basis, open_basis, open_documents
-from langgraph_convcoa.errors import InputError, require
-from langgraph_convcoa.errors.redaction import redact
+from langgraph_convcoa.cli.session import Basis, open_documents, open_session
+from langgraph_convcoa.errors import InputError, redact, require
 from langgraph_convcoa.server import UPLOAD_BYTES
 from langgraph_convcoa.storage import data_folder, default_store
 
 if TYPE_CHECKING:
-    from langgraph_convcoa.actions.base import BaseAction
     from langgraph_convcoa.retrieval.encoders.base import Encoder
     from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
     from langgraph_convcoa.server.collections import Collection
     from langgraph_convcoa.server.guard import Access
 
 
-Collections = Annotated[list[str] | None, option("[NAME=]PATH", 'Documents, an index or "demo"; may be repeated.')]
-
-
-Models = Annotated[
-    list[str] | None,
-    option(
-        "NAME",
-        'Chat model, such as "openai:gpt-4.1-mini"; of several the page offers a choice, and the first is the default.',
-        envvar="CONVCOA_MODEL",
-    ),
-]
+_SEVERAL = 'Chat model, such as "openai:gpt-4.1-mini"; of several the page offers a choice, and the first is the default.'
 
 
 @dataclass(frozen=True)
@@ -48,8 +38,8 @@ class ServeOptions(ConversationOptions):
     """The options of a conversation, with any number of collections and models and without a thread."""
 
     # Several values; the other commands take one.
-    docs: Collections = None  # type: ignore[assignment]
-    model: Models = None  # type: ignore[assignment]
+    docs: Annotated[list[str] | None, option("[NAME=]PATH", 'Documents, an index or "demo"; may be repeated.')] = None  # type: ignore[assignment]
+    model: Annotated[list[str] | None, option("NAME", _SEVERAL, envvar="CONVCOA_MODEL")] = None  # type: ignore[assignment]
     thread: str | None = field(default=None, init=False)
 
     def check(self, command: str) -> None:
@@ -86,7 +76,6 @@ def serve(
     require("convcoa serve", "serve", "starlette", "uvicorn", "python_multipart")
     options.check("serve")
     from langgraph_convcoa.server.guard import Access
-    from langgraph_convcoa.server.serve import ConvCoAServer, address_of, listen
 
     access = Access(
         host=host,
@@ -97,6 +86,9 @@ def serve(
         origins=frozenset(origin.rstrip("/") for origin in allow_origin or []),
         max_upload=int(max_upload_mb * 1e6),
     )
+    # Imported after the access is checked: the import takes seconds.
+    from langgraph_convcoa.server.app import ConvCoAServer, address_of, listen
+
     # The port is taken before minutes of encoding.
     with listen(host, port) as listening:
         url = address_of(listening)
@@ -126,39 +118,27 @@ def _served(options: ServeOptions, access: Access) -> tuple[Any, Any, list[Any]]
 
     models = [*dict.fromkeys(options.model or [])]
     single: Any = models[0] if models else None
-    basis = open_basis(replace(options, model=single), default_store() if options.store is None else options.store)
+    basis = Basis(replace(options, model=single), default_store() if options.store is None else options.store)
     for name in models[1:]:
         # Only to raise errors now: a run loads the model that it names.
         load_chat_model(name, base_url=options.base_url)
     shown = _collections(options, basis)
-    made: list[BaseAction] = []
-    encoders = [one.retriever.encoder for one in shown if one.retriever is not None]
-    encoder = encoders[0] if encoders else default_encoder()
+    encoder = next((one.retriever.encoder for one in shown if one.retriever is not None), None) or default_encoder()
 
-    def make_graph(retriever: HopfieldRetriever | None) -> Any:
-        opened = basis.over("", retriever)
-        made.extend(action for action in opened.actions if action not in made)
-        return opened.graph
-
-    described = [
-        ("knowledge_retrieval", "searches the documents"),
-        ("overview", "lists, counts, summarises and compares whole documents"),
-        *((action.name, _about(action)) for action in basis.tables),
-    ]
-    described += [("web_querying", "looks things up on the web")] if basis.search else []
+    also = [*(action.name for action in basis.tables), *(["web_querying"] if basis.search else [])]
     settings = Settings(
         store=basis.store,
-        make_graph=make_graph,
+        make_graph=basis.graph,
         context=basis.context,
         folder=data_folder() / "collections",
         new_retriever=partial(open_index, encoder=encoder, graph=options.graph),
         collections=shown,
         sources=basis.fingerprint("uploaded"),
         models=models,
-        actions=[{"name": name, "description": description} for name, description in described],
+        actions=["knowledge_retrieval", "overview", *also],
     )
     app = create_app(settings, access)
-    return app, app.service, made
+    return app, app.service, basis.actions
 
 
 def _collections(options: ServeOptions, basis: Basis) -> list[Collection]:
@@ -166,8 +146,7 @@ def _collections(options: ServeOptions, basis: Basis) -> list[Collection]:
 
     shown: dict[str, Collection] = {}
     index = named_index(options.docs, options.index)
-    given = [*(options.docs or []), *([documents_of(None, index)] if index else [])]
-    for text in given:
+    for text in [*(options.docs or []), *([documents_of(None, index)] if index else [])]:
         name, _, path = text.partition("=")
         if not path or Path(text).exists() or is_web(text) or is_engine(text):
             name, path = _name_of(text), text
@@ -202,14 +181,65 @@ def open_index(folder: Path, encoder: Encoder, graph: bool | None) -> HopfieldRe
     return HopfieldRetriever.from_pretrained(folder, encoder=encoder, **chosen)
 
 
-def _about(action: BaseAction) -> str:
-    """The first line of the description that the planner reads."""
-    text = action.description
-    return str(text() if callable(text) else text).strip().partition("\n")[0][:300]
-
-
 def _networks(texts: list[str]) -> tuple[Any, ...]:
     try:
         return tuple(ipaddress.ip_network(text, strict=False) for text in texts)
     except ValueError as error:
         raise InputError(f"--trusted-proxy takes an address or a network, such as 10.0.0.5 or 10.0.0.0/24: {error}") from error
+
+
+@grouped(ConversationOptions)
+def mcp(
+    options: ConversationOptions,
+    http: Annotated[str | None, option("[HOST:]PORT", "Serve HTTP at /mcp of this address; 0 is a free port.")] = None,
+    token: Token = "",
+    allow_host: AllowHost = None,
+) -> None:
+    """Serve your documents to MCP clients, such as Claude Desktop: the tools search and ask, and passages as resources.
+
+    A client starts it and talks to it over standard input and output; with --http it is a server. Conversations last as long
+    as it runs, unless there is a --store; questions that name no thread join --thread. An index opens at once,
+    but documents may have to be encoded first. It needs the extra `mcp`.
+
+    [bold]Examples[/bold]
+      convcoa mcp --index papers.index
+      convcoa mcp --docs papers/ --data sales.csv --model openai:gpt-4.1-mini
+      convcoa mcp --docs papers/ --http 8322
+      CONVCOA_TOKEN=... convcoa mcp --docs papers/ --http 0.0.0.0:8322 --allow-host mcp.example.org
+    """
+    require("convcoa mcp", "mcp", "mcp", "starlette", "uvicorn")
+    if options.approve:
+        raise InputError("--approve asks a person at the terminal, and an MCP client has none: leave it out")
+    options.check("mcp")
+    from langgraph_convcoa.server.mcp import run_http, run_stdio, take_stdout
+
+    if http is None:
+        if sys.stdin.isatty():
+            typer.echo("an MCP client is to start this and talk to it (Ctrl-C ends it); --http makes it a server", err=True)
+        wire = take_stdout()
+        _serve_mcp(options, lambda server: run_stdio(server, wire))
+        return
+    from langgraph_convcoa.server.app import address_of, listen
+    from langgraph_convcoa.server.guard import Access
+
+    host, port = _address(http)
+    access = Access(host=host, token=token, names=frozenset(name.lower() for name in allow_host or []))
+    # The port is taken before the documents are encoded.
+    with listen(host, port) as listening:
+        said = f"MCP is at {address_of(listening)}mcp  (Ctrl-C ends it)"
+        _serve_mcp(options, lambda server: run_http(server, access, listening, lambda: typer.echo(said, err=True)))
+
+
+def _serve_mcp(options: ConversationOptions, serve: Callable[[Any], Coroutine[Any, Any, None]]) -> None:
+    from langgraph_convcoa.server.mcp import mcp_server
+
+    also = [*(["their tables"] if options.data else []), *(["the web"] if options.web else [])]
+    with open_session(options, "mcp") as session:
+        session.run(serve(mcp_server(session.turns, session.retriever, also=also, thread=options.thread)))
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    if not (port.isascii() and port.isdecimal() and int(port) <= 65_535):
+        raise InputError(f"--http takes a port or an address with one, such as 8322 or 127.0.0.1:8322, not {text[:100]!r}")
+    return host.strip("[]") or "127.0.0.1", int(port)

@@ -1,25 +1,39 @@
-"""`convcoa train`: a model for the retriever from conversations."""
+"""`convcoa train`, `train-verifier` and `train-planner`: models for the retriever, the verifier and the planner."""
 
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from langgraph_convcoa.cli.options import AsJson, NoCache, argument, grouped, option, panel
-from langgraph_convcoa.errors import InputError, first_line
-from langgraph_convcoa.errors.redaction import redact
+from langgraph_convcoa.cli.console import consoles, print_json
+from langgraph_convcoa.cli.options import (
+    AsJson,
+    BaseUrl,
+    Docs,
+    IndexPlace,
+    NoCache,
+    argument,
+    grouped,
+    names_of,
+    option,
+    panel,
+)
+from langgraph_convcoa.errors import InputError, first_line, redact
 
 if TYPE_CHECKING:
-    from langgraph_convcoa.retrieval.query.model import RetrieverModel
-    from langgraph_convcoa.training.data import TrainingData
+    from langchain_core.documents import Document
+
+    from langgraph_convcoa.datasets.queries import Dataset
     from langgraph_convcoa.training.head import HeadSettings
+    from langgraph_convcoa.training.planner.reward import RewardSettings
     from langgraph_convcoa.training.query_encoder import QueryEncoderSettings
 
 _kind, _length, _run = map(panel, ("What is trained", "Length", "The run"))
+_turn, _reward, _updates = map(panel, ("The turns", "The reward", "Length and memory"))
 _NOT_IN_CARD = ("data", "out", "resume", "device", "logs", "as_json", "no_cache")
 
 
@@ -38,13 +52,10 @@ class TrainingOptions:
     learning_rate: Annotated[float | None, _length("X", "Peak learning rate.")] = None
     seed: Annotated[int, _length("S", "Of everything that is drawn; 0 by default.", min=0)] = 0
 
-    def check(self) -> None:
-        """Raise InputError if options contradict each other."""
+    def settings(self) -> HeadSettings | QueryEncoderSettings:
+        """The settings of the training. Raises InputError if options contradict each other."""
         if self.head and (self.distil_only or self.start is not None):
             raise InputError("--distil-only and --start are for the query encoder: leave out --head")
-
-    def settings(self) -> HeadSettings | QueryEncoderSettings:
-        """The settings of the training."""
         from langgraph_convcoa.training.head import HeadSettings
         from langgraph_convcoa.training.query_encoder import QueryEncoderSettings
 
@@ -82,26 +93,29 @@ def train(
       convcoa train data/mine --out small.model --head
       convcoa evaluate retrieval data/mine --model my.model
     """
-    options.check()
+    settings = options.settings()
     from langgraph_convcoa.cli.documents import open_cache
     from langgraph_convcoa.retrieval.encoders.base import DEFAULT_ENCODER
     from langgraph_convcoa.retrieval.encoders.sentence_transformer import SentenceTransformerEncoder
     from langgraph_convcoa.retrieval.query.model import RetrieverModel
+    from langgraph_convcoa.training.data import load_single_turn, load_training_data
     from langgraph_convcoa.training.head import train_head
-    from langgraph_convcoa.training.job import TrainingJob
+    from langgraph_convcoa.training.job import TrainingJob, model_parts
     from langgraph_convcoa.training.query_encoder import train_query_encoder
 
     cache = None if no_cache else open_cache()
-    job = TrainingJob(out, resume, device, logs, cache, progress=True, command=command_line(ctx, "train", data, out))
+    job = TrainingJob(out, resume, device, logs, cache, progress=True, command=command_line(ctx))
     job.check()
     check_device(device)
-    conversations, single = _read(data)
+    single = {path: found for path in data if (found := load_single_turn(path)) is not None}
+    rest = [path for path in data if path not in single]
+    conversations = load_training_data(rest) if rest else None
     if options.head and conversations is None:
         raise InputError("a head learns from conversations alone: name at least one folder of them")
     given: dict[str, Any] = {
-        "single_turn": single,
+        "single_turn": list(single.values()),
         "encoder": SentenceTransformerEncoder(options.encoder or DEFAULT_ENCODER, dtype=options.encoder_dtype),
-        "settings": options.settings(),
+        "settings": settings,
         "job": job,
     }
     if options.head and conversations is not None:
@@ -109,16 +123,12 @@ def train(
     else:
         start = None if options.start is None else RetrieverModel.load(options.start)
         model = train_query_encoder(conversations, start=start, **given)
-    _report(model, out, as_json)
-
-
-def _read(data: list[Path]) -> tuple[TrainingData | None, list[Any]]:
-    """The conversations of the data, and the data sets of single questions."""
-    from langgraph_convcoa.training.data import load_single_turn, load_training_data
-
-    single = {path: found for path in data if (found := load_single_turn(path)) is not None}
-    rest = [path for path in data if path not in single]
-    return (load_training_data(rest) if rest else None), list(single.values())
+    parts = list(model_parts(model))
+    if as_json:
+        about = {"encoder": model.encoder, "parts": parts, "settings": dict(model.settings)}
+        print_json({"model": str(out), **about, "bytes": _size(out)})
+    else:
+        consoles()[0].out(f"{out}: {', '.join(parts)}, {_size(out) / 1e6:.1f} MB, for {model.encoder}")
 
 
 def check_device(name: str | None) -> None:
@@ -131,9 +141,9 @@ def check_device(name: str | None) -> None:
         raise InputError(f"--device {name} cannot be used here ({first_line(error)}); name another, such as cpu") from None
 
 
-def command_line(ctx: typer.Context, command: str, data: list[Path], out: Path) -> str:
+def command_line(ctx: typer.Context) -> str:
     """The command for the model's card: the data, the folder and the given options, without secrets."""
-    words: list[object] = ["convcoa", command, *data, "--out", out]
+    words: list[object] = ["convcoa", ctx.info_name, *(ctx.params["data"] or ()), "--out", ctx.params["out"]]
     for parameter in ctx.command.params:
         name = parameter.name or ""
         source = ctx.get_parameter_source(name)
@@ -143,16 +153,168 @@ def command_line(ctx: typer.Context, command: str, data: list[Path], out: Path) 
     return redact(shlex.join(map(str, words)))
 
 
-def _report(model: RetrieverModel, out: Path, as_json: bool) -> None:
-    from langgraph_convcoa.cli.console import consoles, print_json
-    from langgraph_convcoa.training.job import model_parts
+def _size(folder: Path) -> int:
+    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
 
-    size = sum(file.stat().st_size for file in out.rglob("*") if file.is_file())
-    parts = list(model_parts(model))
-    if as_json:
-        print_json(
-            {"model": str(out), "encoder": model.encoder, "parts": parts, "settings": dict(model.settings), "bytes": size}
+
+def train_verifier(
+    ctx: typer.Context,
+    out: Annotated[Path, option("DIR", "Folder of the training; the verifier is DIR/verifier.safetensors.")],
+    data: Annotated[list[Path] | None, argument("[DATA...]", "Files of labelled claims.")] = None,
+    only: Annotated[bool, option(None, "Leave out the claims of the package.", "--only")] = False,
+    start: Annotated[str, option("FILE", "Verifier to go on from, or none for the encoder itself.")] = "default",
+    steps: Annotated[int, option("N", "Batches of 32 pairs.", min=1)] = 1_000,
+    learning_rate: Annotated[float, option("X", "Peak learning rate.")] = 1e-4,
+    seed: Annotated[int, option("S", "Seed of everything that is drawn.", min=0)] = 0,
+    resume: Annotated[bool, option(None, "Resume a training that was stopped.", "--resume")] = False,
+    device: Annotated[str | None, option("NAME", "cpu, cuda, ...; chosen by itself if not given.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Train a verifier on labelled claims: true and false sentences about a passage.
+
+    It starts from the package's verifier, so a few hundred claims of your own documents help. On two cores a step takes
+    one to three seconds. A training that was stopped is resumed with --resume. It needs the extra `train`.
+
+    [bold]Examples[/bold]
+      convcoa train-verifier mine.jsonl --out my.verifier
+      convcoa train-verifier mine.jsonl --out my.verifier --steps 3000 --resume
+      convcoa evaluate verification test.jsonl --verifiers default,my.verifier/verifier.safetensors
+    """
+    from langgraph_convcoa.datasets.labelled_claims import packaged_claims, read_claims
+    from langgraph_convcoa.training.verifier import VerifierSettings, train_verifier
+    from langgraph_convcoa.verification.trained import packaged_verifier
+
+    check_device(device)
+    files = data or []
+    claims = [claim for path in files for claim in read_claims(path)]
+    if not only:
+        claims += packaged_claims("train")
+    with packaged_verifier() as packaged:
+        verifier = train_verifier(
+            claims,
+            out,
+            start={"default": packaged, "none": None}.get(start, Path(start)),
+            settings=VerifierSettings(steps, learning_rate=learning_rate, seed=seed),
+            resume=resume,
+            device=device,
+            sources=[path.name for path in files] + ([] if only else ["the package's claims"]),
+            command=command_line(ctx),
+            progress=True,
         )
+    if as_json:
+        print_json({"verifier": str(verifier.path), "claims": len(claims), "steps": steps, "threshold": verifier.threshold})
+    else:
+        consoles()[0].out(f"{verifier.path}: a verifier trained on {len(claims)} claims, T {verifier.threshold}")
+
+
+@dataclass(frozen=True)
+class PlannerOptions:
+    """The turns, their reward, and the length of the training."""
+
+    k: Annotated[int | None, _turn("N", "Passages a sub-question.", "-k", "--k", min=1, max=100)] = None
+    evidence: Annotated[bool, _turn(None, "Look the question up first, as build_graph does.", "--evidence")] = False
+    reasoner: Annotated[str, _turn("NAME", "Writes the second call: extractive, base or a chat model.")] = "extractive"
+    weights: Annotated[str, _reward("A=X,B=Y", "Of final, kept, hallucinated, retrieval, malformed.")] = ""
+    match: Annotated[str, _reward("em|cover_em|f1", "When a final answer is right.")] = "cover_em"
+    own: Annotated[str | None, _reward("MODULE:NAME", "Your function (plan, output, references) -> number.")] = None
+    steps: Annotated[int, _updates("N", "Updates of the weights.", min=1)] = 200
+    questions: Annotated[int, _updates("N", "Questions a step.", min=1)] = 4
+    group: Annotated[int, _updates("N", "Plans sampled for each.", min=2)] = 4
+    longest: Annotated[int, _updates("N", "Tokens of a plan.", min=8)] = 256
+    learning_rate: Annotated[float, _updates("X", "The highest.")] = 1e-5
+    beta: Annotated[float, _updates("X", "Weight of the KL term.", min=0.0)] = 0.04
+    temperature: Annotated[float, _updates("X", "Of the sampled plans.")] = 1.0
+    rank: Annotated[int, _updates("N", "Of LoRA.", min=1)] = 16
+    layers: Annotated[int | None, _updates("N", "LoRA in the last N layers; in all by default.", min=1)] = None
+    full: Annotated[bool, _updates(None, "Train all weights instead of LoRA.", "--full")] = False
+    vllm: Annotated[bool, _updates(None, "Sample with vLLM.", "--vllm/--no-vllm")] = False
+    checkpoint_every: Annotated[int, _run("N", "Steps between two checkpoints.", min=1)] = 10
+    seed: Annotated[int, _run("S", "Of everything that is drawn.", min=0)] = 0
+
+    def reward(self) -> RewardSettings:
+        from pydantic import ImportString, TypeAdapter, ValidationError
+
+        from langgraph_convcoa.training.planner.reward import RewardSettings
+
+        known = ("final", "kept", "hallucinated", "retrieval", "malformed")
+        given: dict[str, Any] = {"match": self.match}
+        for part in names_of(self.weights):
+            name, _, number = part.partition("=")
+            if name not in known:
+                raise InputError(f"--weights knows {', '.join(known)}, not {name!r}")
+            try:
+                given[name] = float(number)
+            except ValueError:
+                raise InputError(f"--weights takes NAME=NUMBER, not {part!r}") from None
+        if self.own is not None:
+            try:
+                given["own"] = TypeAdapter(ImportString[Any]).validate_python(self.own)
+            except ValidationError as error:
+                raise InputError(f"--own {self.own} cannot be imported: write MODULE:NAME") from error
+        return RewardSettings(**given)
+
+
+@grouped(PlannerOptions)
+def train_planner(
+    options: PlannerOptions,
+    ctx: typer.Context,
+    data: Annotated[list[Path], typer.Argument(metavar="DATA...", help="Folders or files of conversations with answers.")],
+    model: Annotated[str, option("NAME", "Language model of Hugging Face, by name or folder; it is not changed.")],
+    out: Annotated[Path, option("DIR", "Folder of the planner.")],
+    docs: Docs = None,
+    index: IndexPlace = None,
+    base_url: BaseUrl = None,
+    resume: Annotated[bool, _run(None, "Resume a training into DIR that was stopped.", "--resume")] = False,
+    logs: Annotated[Path | None, _run("DIR", "Folder for TensorBoard.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Train the planner of a graph with GRPO: the reward of a plan is the reward of the turn that it leads to.
+
+    A plan that is not exactly the requested JSON earns less than any other plan. A small model writes no such JSON:
+    first train it on plans of a stronger model (docs/guides/training.md). The split "dev" of the data is left out, or a fifth.
+    Ctrl-C stops after the current step; run it again with --resume to finish. It needs the extra `grpo`.
+
+    [bold]Examples[/bold]
+      convcoa train-planner conversations/ --model Qwen/Qwen3-4B-Instruct-2507 --out my.planner --docs papers/
+      convcoa train-planner conversations/ --model warm/ --out my.planner --index papers.index --learning-rate 1e-4
+    """
+    from langgraph_convcoa.cli.documents import searched
+    from langgraph_convcoa.reasoning.chat_model import ChatModelReasoner
+    from langgraph_convcoa.training.planner.environment import PAPER_FORM, Environment
+    from langgraph_convcoa.training.planner.grpo import PlannerTraining, check_planner_folder, train_planner
+
+    reward = options.reward()
+    settings = PlannerTraining(**{field.name: getattr(options, field.name) for field in fields(PlannerTraining)})
+    check_planner_folder(out, resume=resume)
+    dataset = _turns(data, own=docs is None and index is None)
+    context: dict[str, Any] = ({} if options.evidence else PAPER_FORM) | ({} if options.k is None else {"k": options.k})
+    reasoner = None
+    if options.reasoner != "extractive":
+        name = f"huggingface:{model}" if options.reasoner == "base" else options.reasoner
+        reasoner = ChatModelReasoner(name, base_url=base_url)
+    environment = Environment(searched(dataset, docs, index), reasoner=reasoner, context=context, reward=reward)
+    kept: dict[str, Any] = {"resume": resume, "logs": logs, "command": command_line(ctx), "progress": True}
+    curve = train_planner(dataset.queries, environment, model, out, settings, **kept)
+    if as_json:
+        print_json({"planner": str(out), "bytes": _size(out), "curve": curve})
         return
+    tenth = max(1, len(curve) // 10)
+    before, after = (sum(row["reward"] for row in part) / tenth for part in (curve[:tenth], curve[-tenth:]))
     console, _ = consoles()
-    console.out(f"{out}: {', '.join(parts)}, {size / 1e6:.1f} MB, for {model.encoder}")
+    console.out(f"reward of sampled plans: {before:.2f} in the first {tenth} steps, {after:.2f} in the last")
+    console.out(f"{out}: {_size(out) / 1e6:.1f} MB")
+
+
+def _turns(data: list[Path], *, own: bool) -> Dataset:
+    """The training parts of all data as one data set. With `own` the data must have passages."""
+    from langgraph_convcoa.datasets.queries import Dataset
+    from langgraph_convcoa.datasets.read import load_dataset
+    from langgraph_convcoa.datasets.splits import split_part
+    from langgraph_convcoa.training.data import add_passages
+
+    parts = [split_part(load_dataset(path, passages="required" if own else "optional"), "train").dataset for path in data]
+    passages: dict[str, Document] = {}
+    for part in parts:
+        add_passages(passages, part.corpus, part.name)
+    name = ", ".join(part.name for part in parts)
+    return Dataset(name, tuple(query for part in parts for query in part.queries), tuple(passages.values()))

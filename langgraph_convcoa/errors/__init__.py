@@ -12,7 +12,7 @@ from collections.abc import Collection, Sequence
 from importlib.util import find_spec
 from typing import TypeVar
 
-from langgraph_convcoa.errors.redaction import redact
+from langgraph_convcoa.errors.redaction import redact as redact
 
 _Word = TypeVar("_Word", bound=str)
 _LONGEST = 4_000

@@ -35,10 +35,7 @@ _PATTERNS = tuple(
     for pattern, replacement in (
         (r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----[^-]{0,20000}(?:-----END [A-Z ]{0,40}-----)?", HIDDEN),
         # Headers with their scheme. A cookie or a digest is hidden to the end of the line.
-        (
-            rf"(authorization{_IS})(?:{_QUOTED}|Digest\s[^\n]{{0,4000}}|(?:{_SCHEMES}\s{{1,5}})?{_PLAIN})",
-            rf"\g<1>{HIDDEN}",
-        ),
+        (rf"(authorization{_IS})(?:{_QUOTED}|Digest\s[^\n]{{0,4000}}|(?:{_SCHEMES}\s{{1,5}})?{_PLAIN})", rf"\g<1>{HIDDEN}"),
         (rf"((?:set-)?cookie{_IS})(?:{_QUOTED}|[^\n]{{1,4000}})", rf"\g<1>{HIDDEN}"),
         (rf"\bbearer\s{{1,5}}{_VALUE}", HIDDEN),
         # Names and values in any notation. The words of the second pattern have other meanings too, except in `name=value`.

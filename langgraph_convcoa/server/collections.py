@@ -12,17 +12,15 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.files import private_folder, replacing
+from langgraph_convcoa.retrieval.corpus import Listed
+from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 from langgraph_convcoa.server.runs import error_json, now
 from langgraph_convcoa.server.threads import digest
 from langgraph_convcoa.storage.turns import Turns
-
-if TYPE_CHECKING:
-    from langgraph_convcoa.retrieval.corpus import Listed
-    from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 
 MOST_COLLECTIONS = 50
 """Maximum number of collections of one user."""
@@ -66,7 +64,6 @@ class Collection:
         return self._listed[1]
 
     def ids_of(self, source: str) -> list[str]:
-        """The ids of the documents of a source."""
         return [one for entry in self.documents() if entry["source"] == source for one in entry["ids"]]
 
     def remove(self, source: str) -> bool:
@@ -120,29 +117,16 @@ def _by_source(documents: Sequence[Listed]) -> list[dict[str, Any]]:
 
 
 class Collections:
-    """All collections of a server.
+    """All collections of a server: those of the command line (`shown`), and those of the users in `folder`.
 
-    Args:
-        shown: Collections of the command line.
-        folder: Folder of the users' collections, with a folder for each user.
-        new_retriever: Opens the index in a folder, or makes an empty one if there is none.
-        sources: The fingerprint of the tables and the web search, which all collections share.
-        make_turns: Makes the `Turns` of a collection. Called once for each collection.
+    `new_retriever` opens the index in a folder, or makes an empty one. `sources` is the fingerprint of tables and web search.
     """
 
     def __init__(
-        self,
-        shown: list[Collection],
-        folder: Path,
-        new_retriever: Callable[[Path], HopfieldRetriever],
-        sources: str,
-        make_turns: Callable[[Collection], Turns],
+        self, shown: list[Collection], folder: Path, new_retriever: Callable[[Path], HopfieldRetriever], sources: str
     ) -> None:
         self.shown = {collection.id: collection for collection in shown}
-        self._folder = folder
-        self._new_retriever = new_retriever
-        self._sources = sources
-        self._make_turns = make_turns
+        self._folder, self._new_retriever, self._sources = folder, new_retriever, sources
         self._owned: dict[str, dict[str, Collection]] = {}
         self._lock = threading.Lock()
         # A separate pool: engines that do not answer would occupy all threads of a shared one.
@@ -176,13 +160,6 @@ class Collections:
         """The collection of this id, if the user may ask it."""
         return next((one for one in self.of(user) if one.id == name), None)
 
-    def turns(self, collection: Collection) -> Turns:
-        """The turns of a collection's conversations. The graph is compiled once."""
-        with self._lock:
-            if collection.turns is None:
-                collection.turns = self._make_turns(collection)
-            return collection.turns
-
     def add(self, user: str, name: str) -> Collection:
         """Make a new, empty collection for a user."""
         plain = " ".join(name.split())[:100]
@@ -209,22 +186,14 @@ class Collections:
         there = {path.parent.name: path for path in sorted((self._folder / digest(user)).glob(f"*/{_ABOUT}"))}
         for gone in own.keys() - there.keys():
             del own[gone]
-        found = [self._read(path) for name, path in there.items() if name not in own]
-        found.sort(key=lambda pair: pair[0])
-        own.update({collection.id: collection for _, collection in found})
+        found = [(_about(path), path.parent) for name, path in there.items() if name not in own]
+        for about, folder in sorted(found, key=lambda pair: str(pair[0].get("created") or "")):
+            own[folder.name] = self._collection(folder, str(about.get("name") or folder.name))
         return own
 
-    def _read(self, about: Path) -> tuple[str, Collection]:
-        kept: Mapping[str, Any] = {}
-        with suppress(OSError, ValueError):
-            kept = json.loads(about.read_text(encoding="utf-8"))
-        collection = self._collection(about.parent, str(kept.get("name") or about.parent.name))
-        return str(kept.get("created") or ""), collection
-
     def _collection(self, folder: Path, name: str) -> Collection:
-        collection = Collection(
-            folder.name, name, f"{self._sources} {folder.name}", folder=folder, originals=folder / _ORIGINALS
-        )
+        sources = f"{self._sources} {folder.name}"
+        collection = Collection(folder.name, name, sources, folder=folder, originals=folder / _ORIGINALS)
         try:
             collection.retriever = self._new_retriever(folder / _INDEX)
         except Exception as error:  # noqa: BLE001 - the others can be used
@@ -240,3 +209,11 @@ class Collections:
             file.write_text(json.dumps({"name": name, "created": now()}), encoding="utf-8")
         self._owned.setdefault(user, {})[collection.id] = collection
         return collection
+
+
+def _about(path: Path) -> Mapping[str, Any]:
+    """Name and time of a collection; {} if its file is damaged."""
+    with suppress(OSError, ValueError):
+        about: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        return about
+    return {}

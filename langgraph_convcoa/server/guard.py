@@ -9,23 +9,19 @@ import ipaddress
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import Any
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import cookie_parser
 from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.server import UPLOAD_BYTES
 from langgraph_convcoa.server.runs import error_json
 from langgraph_convcoa.server.wire import to_json
-
-if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Message, Receive, Scope, Send
-
-    from langgraph_convcoa.server.service import Service
 
 USER = "convcoa_user"
 """Key of the user in a request's scope; "" is the anonymous user."""
@@ -64,27 +60,16 @@ _ORIGIN = re.compile(r"https?://[^\s/?#@*]+")
 
 @dataclass(frozen=True)
 class Access:
-    """Who may reach the server, and under which names.
+    """Who may reach the server, and under which names."""
 
-    Attributes:
-        host: The address that it listens on.
-        token: The token that every request must carry; "" if no token is needed.
-        user_header: The header in which a reverse proxy names the user.
-        proxies: The addresses from which that header is believed.
-        names: Host names of the server besides those of loopback, as browsers write them.
-        origins: Other origins whose pages may call it, such as that of agent-chat-ui.
-        max_upload: The maximum number of bytes of an upload request.
-    """
-
-    host: str = "127.0.0.1"
-    token: str = ""
-    user_header: str = ""
-    proxies: Sequence[ipaddress.IPv4Network | ipaddress.IPv6Network] = ()
-    names: frozenset[str] = frozenset()
-    origins: frozenset[str] = frozenset()
-    max_upload: int = UPLOAD_BYTES
-    session: str = field(init=False, default="")
-    """Value of the cookie of a browser that logged in with the token."""
+    host: str = "127.0.0.1"  # The address that the server listens on.
+    token: str = ""  # The token that every request must carry; "" if no token is needed.
+    user_header: str = ""  # The header in which a reverse proxy names the user.
+    proxies: Sequence[ipaddress.IPv4Network | ipaddress.IPv6Network] = ()  # The header is accepted from these addresses.
+    names: frozenset[str] = frozenset()  # Host names of the server besides those of loopback, as browsers write them.
+    origins: frozenset[str] = frozenset()  # Other origins whose pages may call the server, such as that of agent-chat-ui.
+    max_upload: int = UPLOAD_BYTES  # The maximum number of bytes of an upload request.
+    session: str = field(init=False, default="")  # Value of the cookie of a browser that logged in with the token.
 
     def __post_init__(self) -> None:
         if not is_loopback(self.host) and not self.token and not self.user_header:
@@ -100,7 +85,7 @@ class Access:
         if bool(self.user_header) != bool(self.proxies):
             raise InputError("--user-header and --trusted-proxy go together: the header is believed from that address only")
         for name in self.names:
-            if not _NAME.fullmatch(name) and not is_address(name):
+            if not _NAME.fullmatch(name) and _address(name) is None:
                 raise InputError(
                     f"--allow-host takes a name without a port or a path, as chat.example.org, not {name[:100]!r}"
                 )
@@ -119,7 +104,7 @@ class Access:
         if name in LOOPBACK or name in self.names or name == self.host.lower():
             return True
         # An IP address cannot be faked by DNS.
-        return not is_loopback(self.host) and is_address(name)
+        return not is_loopback(self.host) and _address(name) is not None
 
     def holds(self, given: str) -> bool:
         """True if this is the token, compared in constant time."""
@@ -129,7 +114,9 @@ class Access:
         """The authenticated user, "" for the anonymous one, or None."""
         if self.user_header:
             named = headers.getlist(self.user_header)
-            if self._is_proxy(client) and len(named) == 1 and 0 < len(named[0].strip()) <= _LONGEST_USER:
+            address = _address(client)
+            by_proxy = address is not None and any(address in network for network in self.proxies)
+            if by_proxy and len(named) == 1 and 0 < len(named[0].strip()) <= _LONGEST_USER:
                 return named[0].strip()
             if not self.token:
                 return None
@@ -141,29 +128,19 @@ class Access:
             return "" if self.holds(given) else None
         return "" if cookie and hmac.compare_digest(cookie.encode("utf-8", "replace"), self.session.encode()) else None
 
-    def _is_proxy(self, client: str) -> bool:
-        try:
-            address = ipaddress.ip_address(client)
-        except ValueError:
-            return False
-        return any(address in network for network in self.proxies)
-
 
 def is_loopback(host: str) -> bool:
     """True if only this machine can reach the address."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host.lower() == "localhost"
+    address = _address(host)
+    return host.lower() == "localhost" if address is None else address.is_loopback
 
 
-def is_address(name: str) -> bool:
-    """True for an IP address."""
+def _address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """The IP address of this name; None for other names."""
     try:
-        ipaddress.ip_address(name)
+        return ipaddress.ip_address(name)
     except ValueError:
-        return False
-    return True
+        return None
 
 
 def host_name(host: str) -> str:
@@ -174,19 +151,15 @@ def host_name(host: str) -> str:
         ('localhost', '::1', '', '')
     """
     found = _HOST.fullmatch(host)
-    if found is None or int(found[3] or 0) > 65_535 or (found[1] and not is_address(found[1])):
+    if found is None or int(found[3] or 0) > 65_535 or (found[1] and _address(found[1]) is None):
         return ""
     return str(found[1] or found[2]).lower().rstrip(".")
-
-
-class _RefusedError(HTTPException):
-    """A refused request. It is an HTTPException, so that Starlette passes it on while it reads a body."""
 
 
 class Guard:
     """ASGI middleware: the application behind it sees only requests that passed the checks."""
 
-    def __init__(self, app: ASGIApp, access: Access, service: Service | None = None) -> None:
+    def __init__(self, app: ASGIApp, access: Access, service: Any = None) -> None:
         self.app, self.access, self.service = app, access, service
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -212,9 +185,9 @@ class Guard:
             if scope[USER] is None:
                 if headers.get("authorization") or headers.get("x-api-key"):
                     await asyncio.sleep(WRONG_TOKEN_SECONDS)
-                raise _RefusedError(401, "a token is needed, or it is wrong: log in")
+                raise HTTPException(401, "a token is needed, or it is wrong: log in")
             await self.app(scope, self._limited(receive, headers), send_guarded)
-        except _RefusedError as refused:
+        except HTTPException as refused:
             if not started:
                 await answer(refused.status_code, refused.detail)(scope, receive, send_guarded)
         except Exception as error:  # noqa: BLE001 - no traceback reaches a client, and the server goes on
@@ -225,54 +198,55 @@ class Guard:
         """Check a request and note its user in the scope. Returns the answer to a CORS preflight."""
         hosts = headers.getlist("host")
         if len(hosts) != 1 or not self.access.knows(hosts[0]):
-            raise _RefusedError(421, "this server is not known under that name: see --allow-host")
+            raise HTTPException(421, "this server is not known under that name: see --allow-host")
         origins = headers.getlist("origin")
         foreign = bool(origins) and (len(origins) > 1 or not _same(origins[0], hosts[0]))
         allowed = foreign and len(origins) == 1 and origins[0] in self.access.origins
         if foreign and not allowed:
-            raise _RefusedError(403, "a page of another origin may not ask this server: see --allow-origin")
+            raise HTTPException(403, "a page of another origin may not ask this server: see --allow-origin")
         path, method = scope["path"], scope["method"]
         site = headers.get("sec-fetch-site", "none")
         public = path == "/" or path.startswith(_STATIC)
         if site not in ("same-origin", "none") and not allowed and not (public and method in _SAFE):
-            raise _RefusedError(403, "a page of another site may not ask this server")
+            raise HTTPException(403, "a page of another site may not ask this server")
         if method == "OPTIONS" and allowed:
             return Response(status_code=204)
         client = (scope.get("client") or ("", 0))[0]
         user = self.access.user(headers, client, cookie_parser(headers.get("cookie", "")).get(COOKIE, ""))
         scope[USER] = "" if user is None and (path in _OPEN or path.startswith(_STATIC)) else user
-        if method not in _SAFE and (_has_body(headers) or "content-type" in headers):
+        length = headers.get("content-length", "0")
+        size = int(length) if length.isascii() and length.isdecimal() else 0
+        if method not in _SAFE and (size > 0 or "transfer-encoding" in headers or "content-type" in headers):
             kind = headers.get("content-type", "").partition(";")[0].strip().lower()
             if kind != ("multipart/form-data" if path.endswith("/files") else "application/json"):
-                raise _RefusedError(415, "send application/json, or files as multipart/form-data")
-        if _length(headers) > self._limit(headers):
-            raise _RefusedError(413, self._too_large(headers))
+                raise HTTPException(415, "send application/json, or files as multipart/form-data")
+        limit, too_large = self._limit(headers)
+        if size > limit:
+            raise too_large
         return None
 
-    def _limit(self, headers: Headers) -> int:
-        return self.access.max_upload if _is_upload(headers) else MOST_JSON
-
-    def _too_large(self, headers: Headers) -> str:
-        limit = f"{self._limit(headers) / 1e6:g} MB"
-        option = " (--max-upload-mb)" if _is_upload(headers) else ""
-        return f"that is more than the {limit} that this server takes at once{option}: send less"
+    def _limit(self, headers: Headers) -> tuple[int, HTTPException]:
+        """The maximum number of bytes of a request's body, and the error for a longer body."""
+        upload = headers.get("content-type", "").lower().startswith("multipart/")
+        limit, option = (self.access.max_upload, " (--max-upload-mb)") if upload else (MOST_JSON, "")
+        text = f"that is more than the {limit / 1e6:g} MB that this server takes at once{option}: send less"
+        return limit, HTTPException(413, text)
 
     def _limited(self, receive: Receive, headers: Headers) -> Receive:
-        left, most = self._limit(headers), self._too_large(headers)
+        left, too_large = self._limit(headers)
 
         async def limited() -> Message:
             nonlocal left
             message = await receive()
             left -= len(message.get("body", b""))
             if left < 0:
-                raise _RefusedError(413, most)
+                raise too_large
             return message
 
         return limited
 
     def _secure(self, response: MutableHeaders, request: Headers, path: str) -> None:
-        for name, value in _HEADERS.items():
-            response[name] = value
+        response.update(_HEADERS)
         kind = response.get("content-type", "").partition(";")[0]
         policies = {"text/html": PAGE_POLICY, "application/pdf": _PDF_POLICY}
         response["content-security-policy"] = policies.get(kind, _DATA_POLICY)
@@ -302,16 +276,3 @@ def _same(origin: str, host: str) -> bool:
         return False
     standard = {"http": 80, "https": 443}.get(parts.scheme)
     return standard is not None and bool(name) and name == host_name(host) and (port or standard) == (own or standard)
-
-
-def _is_upload(headers: Headers) -> bool:
-    return headers.get("content-type", "").lower().startswith("multipart/")
-
-
-def _length(headers: Headers) -> int:
-    text = headers.get("content-length", "0")
-    return int(text) if text.isascii() and text.isdecimal() else 0
-
-
-def _has_body(headers: Headers) -> bool:
-    return _length(headers) > 0 or "transfer-encoding" in headers

@@ -1,44 +1,47 @@
-"""The MCP server behind `convcoa mcp`: `search` and `ask` as tools, passages as resources."""
+"""The MCP server behind `convcoa mcp`: `search` and `ask` as tools, passages as resources, over a pipe or over HTTP."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
+import os
+import socket
+import sys
 import uuid
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from importlib.metadata import version
-from typing import Annotated, Any
-from urllib.parse import unquote
+from io import TextIOWrapper
+from typing import Annotated, Any, TextIO
+from urllib.parse import quote, unquote
 from weakref import WeakValueDictionary
 
+import anyio
+from langchain_core.documents import Document
 from mcp.server.fastmcp import Context, FastMCP
 from mcp.server.fastmcp.exceptions import ResourceError, ToolError
+from mcp.server.stdio import stdio_server
 from mcp.server.transport_security import TransportSecuritySettings
-from mcp.types import ToolAnnotations
-from pydantic import Field
+from mcp.types import INVALID_REQUEST, JSONRPCMessage, ToolAnnotations
+from pydantic import BaseModel, Field
 
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
-from langgraph_convcoa.server.mcp_results import QUOTE, Answer, Found, Passage, Turn, cut
+from langgraph_convcoa.server.guard import Access, Guard
 from langgraph_convcoa.server.runs import error_json
 from langgraph_convcoa.storage.base import LONGEST_THREAD, thread_name
 from langgraph_convcoa.storage.turns import INTERRUPT, Turns
 from langgraph_convcoa.text.clean import flat
 
+TEXT, QUOTE = 2_000, 500
+"""Maximum number of characters of a passage that was found, and of a quote."""
 _RESOURCE = 100_000
 """Maximum number of characters of a passage that is read as a resource."""
 _MOST_PASSAGES, _MOST_TURNS, _LONGEST_QUESTION = 20, 100, 10_000
 _THREADS_IN_MEMORY = 1_000
 """Number of conversations kept in memory: the latest ones."""
-# The guard checks host, origin and token. No session is kept: a client may come back after a restart.
-_OVER_HTTP: dict[str, Any] = {
-    "transport_security": TransportSecuritySettings(enable_dns_rebinding_protection=False),
-    "stateless_http": True,
-}
-
-
 _SEARCH = (
     "Find passages of the user's own documents for a question, without answering it. Returns the passages, best first, each "
     "with its id, source, score and the sentences that match best. Use it to read the sources yourself, or to see whether the "
@@ -58,21 +61,127 @@ _INSTRUCTIONS = (
 )
 
 
+def passage_uri(id_: str) -> str:
+    """The address of a passage as a resource.
+
+    Example:
+        >>> passage_uri("papers/a b.pdf:page-3#1")
+        'passage://papers%2Fa%20b.pdf%3Apage-3%231'
+    """
+    return f"passage://{quote(id_, safe='')}"
+
+
+def cut(text: str, length: int) -> str:
+    """Cut a text at a word if it is longer than `length`."""
+    text = text.strip()
+    return text if len(text) <= length else f"{text[: length - 2].rsplit(' ', 1)[0]} …"
+
+
+class Turn(BaseModel):
+    """An earlier turn of the conversation."""
+
+    question: str = Field(description="What the user asked.")
+    answer: str = Field(description="What was answered.")
+
+
+class Passage(BaseModel):
+    """A passage that was found."""
+
+    id: str
+    uri: str = Field(description="The resource under which the whole passage can be read.")
+    source: str = Field(description="The document that it is from.")
+    title: str
+    score: float = Field(description="Likeness to the query, 0 for none; only scores of one search can be compared.")
+    quote: str = Field(description="The sentences that match best.")
+    text: str = Field(description=f"The passage, cut after {TEXT:,} characters.")
+
+    @classmethod
+    def of(cls, document: Document) -> Passage:
+        """Make a passage of a document that the retriever returned."""
+        metadata, id_ = document.metadata, str(document.id)
+        return cls(
+            id=id_,
+            uri=passage_uri(id_),
+            source=str(metadata.get("source") or ""),
+            title=cut(str(metadata.get("title") or ""), QUOTE),
+            score=round(float(metadata["score"]), 4),
+            quote=cut(str(metadata.get("quote") or ""), QUOTE),
+            text=cut(document.page_content, TEXT),
+        )
+
+
+class Found(BaseModel):
+    """What a search found."""
+
+    passages: list[Passage] = Field(description="Best first; empty where nothing was found.")
+
+
+class Source(BaseModel):
+    """What [n] in an answer stands for."""
+
+    number: int
+    id: str
+    uri: str = Field(description="The resource under which the passage can be read; empty where it is of a table or the web.")
+    source: str
+    quote: str = Field(description="The words that support the answer.")
+
+
+class Step(BaseModel):
+    """A sub-question that was looked up."""
+
+    sub_question: str
+    action: str = Field(description="What it was looked up with.")
+    answer: str
+    status: str = Field(
+        description="kept, confirmed, corrected, filled and recalled are supported by evidence; partial holds only the "
+        "nearest fact; unsupported and failed have no answer."
+    )
+    score: float = Field(description="How far the evidence supports the answer, 0 to 1.")
+
+
+class Answer(BaseModel):
+    """A verified answer."""
+
+    answer: str = Field(description="With marks [n] that refer to the citations; says so where nothing was found.")
+    citations: list[Source]
+    steps: list[Step] = Field(description="How it came about; empty where one look-up answered it.")
+    unsupported: list[str] = Field(description="Sentences of the answer that no evidence supports: doubt them.")
+    thread: str = Field(description="Pass it to `ask` again for a follow-up question.")
+
+    @classmethod
+    def of(cls, output: Mapping[str, Any], thread: str, passages: Collection[str]) -> Answer:
+        """Make an answer of the graph's output. `passages` are the ids that can be read as resources."""
+        citations = [
+            Source(
+                number=number,
+                id=str(citation["id"]),
+                uri=passage_uri(str(citation["id"])) if citation["id"] in passages else "",
+                source=str(citation.get("source") or ""),
+                quote=cut(str(citation.get("quote") or ""), QUOTE),
+            )
+            for number, citation in enumerate(output.get("citations") or (), start=1)
+        ]
+        steps = [Step.model_validate(item) for item in output.get("chain") or ()]
+        doubted = list(output.get("unsupported") or ())
+        return cls(answer=output["answer"], citations=citations, steps=steps, unsupported=doubted, thread=thread)
+
+
 def mcp_server(
     turns: Turns, retriever: HopfieldRetriever | None, *, also: Sequence[str] = (), thread: str | None = None
 ) -> FastMCP:
     """An MCP server over a conversation graph whose store is open on the event loop that the server will run on.
 
-    Args:
-        turns: Answers the questions of `ask`.
-        retriever: What `search` searches. If None, the server has no `search` tool and no passages.
-        also: Other sources of `ask`, such as "the web", as words for its description.
-        thread: The conversation for questions without a thread. If None, each such question begins a new conversation.
+    Without a `retriever` it has no `search` tool and no passages. `also` names other sources of `ask`, such as "the web". A
+    question without a thread joins `thread`; if that is None, it begins a new conversation.
     """
     # If there is no handler, the SDK adds one that writes every library's log to standard error.
     if not (root := logging.getLogger()).handlers:
         root.addHandler(logging.NullHandler())
-    server = FastMCP("convcoa", instructions=_INSTRUCTIONS, log_level="WARNING", **_OVER_HTTP)
+    # Over HTTP the guard checks host, origin and token. No session is kept: a client may come back after a restart.
+    security = TransportSecuritySettings(enable_dns_rebinding_protection=False)
+    server = FastMCP(
+        "convcoa", instructions=_INSTRUCTIONS, log_level="WARNING", transport_security=security, stateless_http=True
+    )
     # The SDK has no option for the version, and would send its own version to clients.
     server._mcp_server.version = version("langgraph-convcoa")
     asking = _Asking(turns, retriever, thread)
@@ -126,9 +235,7 @@ class _Passages:
 
 class _Asking:
     def __init__(self, turns: Turns, retriever: HopfieldRetriever | None, thread: str | None) -> None:
-        self._turns = turns
-        self._retriever = retriever
-        self._thread = thread
+        self._turns, self._retriever, self._thread = turns, retriever, thread
         self._recent: OrderedDict[str, None] = OrderedDict()
         # Clients may ask at the same time. If two rounds followed the same round, one of them would be lost.
         self._turn_of: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -193,3 +300,50 @@ def _told(kind: type[Exception]) -> Iterator[None]:
         yield
     except Exception as error:  # noqa: BLE001 - told to the client
         raise kind(flat(error_json(error)["message"])) from None
+
+
+def take_stdout() -> TextIO:
+    """Reserve standard output for the protocol. All other output, also of C code, goes to standard error from now on.
+
+    The stream that is returned is for `run_stdio`.
+    """
+    sys.stdout.flush()
+    wire = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    return wire
+
+
+async def run_stdio(server: FastMCP, wire: TextIO) -> None:
+    """Serve one client over standard input and the stream, until the client closes the input."""
+    lines: Any = _messages(wire)
+    async with stdio_server(lines, anyio.wrap_file(wire)) as (reading, writing):
+        await server._mcp_server.run(reading, writing, server._mcp_server.create_initialization_options())
+
+
+async def _messages(wire: TextIO) -> AsyncIterator[str]:
+    """The lines of standard input that are messages. Other lines are answered with an error: the SDK would only log them."""
+    async for line in anyio.wrap_file(TextIOWrapper(sys.stdin.buffer, encoding="utf-8", errors="replace")):
+        if not line.strip():
+            continue
+        try:
+            JSONRPCMessage.model_validate_json(line)
+        except ValueError:
+            identity = None
+            with suppress(ValueError, RecursionError, AttributeError):
+                identity = json.loads(line).get("id")
+            error = {"code": INVALID_REQUEST, "message": "this is no message of JSON-RPC that can be read"}
+            wire.write(json.dumps({"jsonrpc": "2.0", "id": identity, "error": error}) + "\n")
+            wire.flush()
+        else:
+            yield line
+
+
+async def run_http(server: FastMCP, access: Access, listening: socket.socket, announce: Callable[[], None]) -> None:
+    """Serve clients over streamable HTTP at /mcp on a socket that listens, until Ctrl-C or SIGTERM."""
+    import uvicorn
+
+    from langgraph_convcoa.server.app import uvicorn_config
+
+    serving = uvicorn.Server(uvicorn_config(Guard(server.streamable_http_app(), access)))
+    announce()
+    await serving.serve(sockets=[listening])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -13,16 +15,21 @@ from starlette.responses import FileResponse, Response
 
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.retrieval.documents.kinds import readable_suffixes
+from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 from langgraph_convcoa.server.guard import COOKIE, WRONG_TOKEN_SECONDS, Access
-from langgraph_convcoa.server.passages import passage_json
 from langgraph_convcoa.server.routes import as_response, body_of, route, whole
 from langgraph_convcoa.server.service import Missing, Service
 from langgraph_convcoa.server.threads import key_of
 from langgraph_convcoa.server.uploads import MOST_FILES
+from langgraph_convcoa.server.wire import to_json
+from langgraph_convcoa.storage.threads import file_name, thread_as_file, thread_as_markdown
 
 STATIC = Path(__file__).with_name("static")
-_MONTH = 30 * 86_400
 _LONGEST_QUOTE = 4_000
+_BETWEEN_QUOTES = " … "
+_MOST_TEXT = 100_000
+"""Maximum number of characters of the text that is shown: the id may name a whole document."""
+_PART = re.compile(r"(.+)#(\d+)\Z", re.DOTALL)
 
 
 async def _page(service: Service, user: str, request: Request) -> Any:
@@ -40,7 +47,7 @@ async def _login(service: Service, user: str, request: Request) -> Any:
     response = as_response({"ok": True})
     # Behind a proxy that speaks TLS only the origin is https. The guard has compared the origin with the host.
     secure = "https" in (request.url.scheme, request.headers.get("origin", "").partition(":")[0])
-    response.set_cookie(COOKIE, access.session, max_age=_MONTH, httponly=True, samesite="strict", secure=secure)
+    response.set_cookie(COOKIE, access.session, max_age=30 * 86_400, httponly=True, samesite="strict", secure=secure)
     return response
 
 
@@ -49,7 +56,7 @@ async def _about(service: Service, user: str, request: Request) -> Any:
     return {
         "models": given.models,
         "upload": {"max_mb": access.max_upload / 1e6, "extensions": sorted(await service.threaded(readable_suffixes))},
-        "actions": given.actions,
+        "actions": [{"name": name} for name in given.actions],
     }
 
 
@@ -115,10 +122,60 @@ async def _passages(service: Service, user: str, request: Request) -> Any:
     return {**found, "pdf": await service.threaded(collection.pdf, found["source"]) is not None}
 
 
+def passage_json(retriever: HopfieldRetriever, identity: str, cited: str) -> dict[str, Any] | None:
+    """A passage as the page shows it, or None if no passage has this id."""
+    found = retriever.get_by_ids([identity])
+    if not found:
+        return None
+    passage = found[0]
+    about = passage.metadata
+    before = after = ""
+    part = _PART.match(identity)
+    if part is not None and about.get("document_id") == part[1]:
+        names = [f"{part[1]}#{int(part[2]) + step}" for step in (-1, 1)]
+        beside = {str(one.id): one.page_content for one in retriever.get_by_ids(names)}
+        before, after = (beside.get(name, "") for name in names)
+    text = passage.page_content[:_MOST_TEXT]
+    return {
+        "title": str(about.get("title") or ""),
+        "source": str(about.get("source") or about.get("document_id") or identity),
+        "page": about.get("page"),
+        "text": text,
+        "before": before,
+        "after": after,
+        "spans": [list(place) for place in spans(text, cited)],
+    }
+
+
+def spans(text: str, quote: str) -> Sequence[tuple[int, int]]:
+    r"""Where the parts of a quote stand in a text, in order; white space may differ.
+
+    Example:
+        >>> spans("It stores patterns.\nThey are minima. It is old.", "It stores patterns. They are minima. … It is old.")
+        [(0, 36), (37, 47)]
+    """
+    words = [*re.finditer(r"\S+", text)]
+    # With single spaces the search is linear. A pattern of the quote's words would try each place for each word.
+    flat = " ".join(word[0] for word in words)
+    # The place in the text of each character of `flat`, and of the space after each word.
+    origin = [index for word in words for index in range(word.start(), word.end() + 1)]
+    places = []
+    for part in quote.split(_BETWEEN_QUOTES):
+        wanted = " ".join(part.split())
+        if wanted and (found := flat.find(wanted)) >= 0:
+            places.append((origin[found], origin[found + len(wanted) - 1] + 1))
+    joined: list[tuple[int, int]] = []
+    for start, end in sorted(places):
+        if joined and start <= joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
+        else:
+            joined.append((start, end))
+    return joined
+
+
 async def _conversation(service: Service, user: str, request: Request) -> Any:
-    return await service.conversation(
-        user, request.path_params["thread"], whole(request.query_params.get("rounds"), 10**6, 10**6)
-    )
+    rounds = whole(request.query_params.get("rounds"), 10**6, 10**6)
+    return await service.conversation(user, request.path_params["thread"], rounds)
 
 
 async def _search(service: Service, user: str, request: Request) -> Any:
@@ -127,9 +184,8 @@ async def _search(service: Service, user: str, request: Request) -> Any:
 
 async def _rate(service: Service, user: str, request: Request) -> Any:
     given = await body_of(request)
-    await service.rate(
-        user, request.path_params["thread"], whole(given.get("round"), 0, 10**6), str(given.get("rating") or "")
-    )
+    number, rating = whole(given.get("round"), 0, 10**6), str(given.get("rating") or "")
+    await service.rate(user, request.path_params["thread"], number, rating)
 
 
 async def _file(service: Service, user: str, request: Request) -> Any:
@@ -142,8 +198,6 @@ async def _file(service: Service, user: str, request: Request) -> Any:
 
 
 async def _export(service: Service, user: str, request: Request) -> Any:
-    from langgraph_convcoa.storage.export import file_name, thread_as_file, thread_as_markdown
-
     thread, form = request.path_params["thread"], request.query_params.get("format", "json")
     if form not in ("json", "md"):
         raise InputError("a conversation is exported as json or md")
@@ -155,9 +209,7 @@ async def _export(service: Service, user: str, request: Request) -> Any:
     headers = {"content-disposition": f"attachment; filename*=UTF-8''{quote(name, safe='')}"}
     if form == "md":
         return Response(thread_as_markdown(exported).encode("utf-8", "replace"), headers=headers, media_type="text/markdown")
-    response = as_response(exported)
-    response.headers.update(headers)
-    return response
+    return Response(to_json(exported), headers=headers, media_type="application/json")
 
 
 ROUTES = [

@@ -19,11 +19,10 @@ from langgraph_convcoa.server.guard import USER
 from langgraph_convcoa.server.runs import Run
 from langgraph_convcoa.server.service import VALUES, Missing, Service
 from langgraph_convcoa.server.threads import key_of
-from langgraph_convcoa.server.wire import GRAPH, read_run, to_json
+from langgraph_convcoa.server.wire import GRAPH, RunRequest, read_run, to_json
 from langgraph_convcoa.storage.turns import before_last, without_last_turn
 
 Endpoint = Callable[[Service, str, Request], Awaitable[Any]]
-_MOST_LISTED = 1_000
 
 
 def route(path: str, endpoint: Endpoint, *methods: str) -> Route:
@@ -76,18 +75,15 @@ async def _info(service: Service, user: str, request: Request) -> Any:
 
 
 def _described(collection: Collection, name: str) -> dict[str, Any]:
-    time = "1970-01-01T00:00:00+00:00"
     return {
         "assistant_id": name,
         "graph_id": GRAPH,
         "name": collection.name,
         "description": f"Verified, cited answers about {collection.name}",
-        "config": {},
-        "context": {},
         "metadata": {"created_by": "system", "collection": collection.id},
-        "created_at": time,
-        "updated_at": time,
         "version": 1,
+        **{"config": {}, "context": {}},
+        **dict.fromkeys(("created_at", "updated_at"), "1970-01-01T00:00:00+00:00"),
     }
 
 
@@ -106,8 +102,7 @@ async def _assistant(service: Service, user: str, request: Request) -> Any:
 
 
 async def _schemas(service: Service, user: str, request: Request) -> Any:
-    name = request.path_params["assistant"]
-    graph = (await service.turns_of(user, {"metadata": {}}, name)).graph
+    graph = (await service.turns_of(user, {"metadata": {}}, request.path_params["assistant"])).graph
     return {
         "graph_id": GRAPH,
         "input_schema": graph.get_input_jsonschema(),
@@ -123,24 +118,14 @@ def _thread(service: Service, user: str, entry: Mapping[str, Any], values: Mappi
         # Clients name the entries of a list after their first message: no more is needed.
         question = str(entry.get("question") or "")
         values = {"messages": [{"type": "human", "content": question, "id": "first"}]} if question else {}
-    return {
-        "thread_id": entry["thread_id"],
-        "created_at": entry["created_at"],
-        "updated_at": entry["updated_at"],
-        "metadata": entry["metadata"],
-        "status": service.status(user, entry),
-        "config": {},
-        "values": values,
-        "interrupts": {},
-    }
+    known = {name: entry[name] for name in ("thread_id", "created_at", "updated_at", "metadata")}
+    return {**known, "status": service.status(user, entry), "config": {}, "values": values, "interrupts": {}}
 
 
 async def _create_thread(service: Service, user: str, request: Request) -> Any:
     given = await body_of(request)
-    thread = given.get("thread_id")
-    entry = await service.create(
-        user, None if thread is None else str(thread), given.get("metadata"), str(given.get("if_exists") or "raise")
-    )
+    thread = None if given.get("thread_id") is None else str(given["thread_id"])
+    entry = await service.create(user, thread, given.get("metadata"), str(given.get("if_exists") or "raise"))
     return _thread(service, user, entry, {})
 
 
@@ -149,7 +134,7 @@ async def _search_threads(service: Service, user: str, request: Request) -> Any:
     found = await _matching(service, user, given)
     if given.get("sort_by") in ("created_at", "updated_at", "thread_id"):
         found.sort(key=lambda entry: str(entry[given["sort_by"]]), reverse=given.get("sort_order") != "asc")
-    offset, limit = whole(given.get("offset"), 0, 10**6), whole(given.get("limit"), 10, _MOST_LISTED)
+    offset, limit = whole(given.get("offset"), 0, 10**6), whole(given.get("limit"), 10, 1_000)
     return [_thread(service, user, entry) for entry in found[offset : offset + limit]]
 
 
@@ -158,13 +143,12 @@ async def _count_threads(service: Service, user: str, request: Request) -> Any:
 
 
 async def _matching(service: Service, user: str, given: Mapping[str, Any]) -> list[dict[str, Any]]:
-    found = await service.entries(user)
     wanted, ids, status = given.get("metadata") or {}, given.get("ids"), given.get("status")
     if not isinstance(wanted, Mapping) or not (ids is None or isinstance(ids, list)):
         raise InputError("threads are searched by metadata, an object, and ids, a list")
     return [
         entry
-        for entry in found
+        for entry in await service.entries(user)
         if all(entry["metadata"].get(name) == value for name, value in wanted.items())
         and (not ids or entry["thread_id"] in ids)
         and (not status or service.status(user, entry) == status)
@@ -200,6 +184,7 @@ async def _get_state(service: Service, user: str, request: Request) -> Any:
         return {"thread_id": thread, "checkpoint_ns": "", "checkpoint_id": identity}
 
     before = before_last(snapshot)
+    tasks = [{"id": one.id, "name": one.name, "error": None, "interrupts": list(one.interrupts)} for one in snapshot.tasks]
     return {
         "values": _public(snapshot.values),
         "next": list(snapshot.next),
@@ -207,9 +192,7 @@ async def _get_state(service: Service, user: str, request: Request) -> Any:
         "metadata": {},
         "created_at": snapshot.created_at,
         "parent_checkpoint": checkpoint(before) if before else None,
-        "tasks": [
-            {"id": task.id, "name": task.name, "error": None, "interrupts": list(task.interrupts)} for task in snapshot.tasks
-        ],
+        "tasks": tasks,
         "interrupts": [interrupt for task in snapshot.tasks for interrupt in task.interrupts],
     }
 
@@ -224,10 +207,13 @@ async def _get_history(service: Service, user: str, request: Request) -> Any:
     return [state, {**state, "values": left, "checkpoint": before, "parent_checkpoint": None}]
 
 
-async def _stream_run(service: Service, user: str, request: Request) -> Any:
+async def _started(service: Service, user: str, request: Request) -> tuple[Run, RunRequest]:
     given = read_run(await body_of(request))
-    thread = request.path_params.get("thread")
-    run = await service.start(user, thread, given)
+    return await service.start(user, request.path_params.get("thread"), given), given
+
+
+async def _stream_run(service: Service, user: str, request: Request) -> Any:
+    run, given = await _started(service, user, request)
     return _stream(service, run, 0, given.cancel_on_disconnect)
 
 
@@ -246,14 +232,11 @@ def _stream(service: Service, run: Run, after: int, cancel: bool = False) -> Str
 
 
 async def _create_run(service: Service, user: str, request: Request) -> Any:
-    thread = request.path_params.get("thread")
-    run = await service.start(user, thread, read_run(await body_of(request)))
-    return run.as_json()
+    return (await _started(service, user, request))[0].as_json()
 
 
 async def _wait_run(service: Service, user: str, request: Request) -> Any:
-    run = await service.start(user, request.path_params.get("thread"), read_run(await body_of(request)))
-    return await _output(run)
+    return await _output((await _started(service, user, request))[0])
 
 
 async def _output(run: Run) -> Response:
@@ -271,17 +254,16 @@ async def _output(run: Run) -> Response:
 async def _list_runs(service: Service, user: str, request: Request) -> Any:
     thread = request.path_params["thread"]
     await service.entry(user, thread)
-    found = service.runs.of(key_of(user, thread))
-    limit, offset = whole(request.query_params.get("limit"), 10, 100), whole(request.query_params.get("offset"), 0, 10**6)
-    if status := request.query_params.get("status"):
-        found = [run for run in found if run.status == status]
+    given = request.query_params
+    limit, offset = whole(given.get("limit"), 10, 100), whole(given.get("offset"), 0, 10**6)
+    status = given.get("status")
+    found = [run for run in service.runs.of(key_of(user, thread)) if not status or run.status == status]
     return [run.as_json() for run in found[offset : offset + limit]]
 
 
 def _run(service: Service, user: str, request: Request) -> Run:
-    key, name = key_of(user, request.path_params["thread"]), request.path_params["run"]
-    for run in service.runs.of(key):
-        if run.id == name:
+    for run in service.runs.of(key_of(user, request.path_params["thread"])):
+        if run.id == request.path_params["run"]:
             return run
     raise Missing("there is no such run any more: the conversation itself says how it ended")
 
@@ -304,7 +286,6 @@ async def _cancel_run(service: Service, user: str, request: Request) -> Any:
     key = key_of(user, run.thread)
     if service.runs.active.get(key) is run:
         await service.runs.stop(key)
-    return None
 
 
 ROUTES = [

@@ -51,24 +51,18 @@ class Run:
         self._news = asyncio.Event()
 
     def publish(self, name: str, data: Any) -> None:
-        """Add an event for all listeners."""
         self._count += 1
         written = event(name, to_json(data), self._count)
         self._events.append((self._count, written))
         self.size += len(written)
         while self.size > _MOST_BYTES and len(self._events) > 1:
             self.size -= len(self._events.popleft()[1])
-        self._tell()
-
-    def end(self) -> None:
-        """Publish the last event."""
-        self.publish("end", {"run_id": self.id, "status": self.status})
-        self.ended = True
-        self._tell()
-
-    def _tell(self) -> None:
         news, self._news = self._news, asyncio.Event()
         news.set()
+
+    def end(self) -> None:
+        self.ended = True
+        self.publish("end", {"run_id": self.id, "status": self.status})
 
     async def follow(self, after: int = 0) -> AsyncIterator[bytes]:
         """The events after this number, including later ones, until the run ends."""
@@ -139,14 +133,11 @@ class Runs:
             del self.active[key]
         if run.refused is None:
             self._ended[run.id] = (key, run)
-            self._forget()
+            held = sum(one.size for _, one in self._ended.values())
+            while len(self._ended) > 1 and (held > _KEPT_BYTES or len(self._ended) > _KEPT_RUNS):
+                held -= self._ended.popitem(last=False)[1][1].size
         run.end()
         run.begun.set()
-
-    def _forget(self) -> None:
-        held = sum(run.size for _, run in self._ended.values())
-        while len(self._ended) > 1 and (held > _KEPT_BYTES or len(self._ended) > _KEPT_RUNS):
-            held -= self._ended.popitem(last=False)[1][1].size
 
     def of(self, key: str) -> list[Run]:
         """The known runs of a thread, newest first."""
@@ -165,7 +156,6 @@ class Runs:
             await self._stopped([run])
 
     async def close(self) -> None:
-        """Cancel all runs."""
         if runs := list(self.active.values()):
             self.cut_short = True
             await self._stopped(runs)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -13,24 +14,22 @@ from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
+from langgraph.graph import StateGraph
+from langgraph.types import StateSnapshot
+
+from langgraph_convcoa.context import ConvCoAContext
 from langgraph_convcoa.errors import ConvCoAError, InputError, StoreError, ThreadBusyError
+from langgraph_convcoa.memory.sharing import aforget_thread
+from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 from langgraph_convcoa.server.collections import Collection, Collections
 from langgraph_convcoa.server.runs import Run, Runs, now
 from langgraph_convcoa.server.threads import MOST_THREADS, ThreadBook, checked_id, checked_metadata, key_of
 from langgraph_convcoa.server.uploads import Jobs
 from langgraph_convcoa.server.wire import GRAPH, RunRequest
 from langgraph_convcoa.storage.base import TURN_WAIT_SECONDS, ConversationStore
-from langgraph_convcoa.storage.threads import rounds_of
-from langgraph_convcoa.storage.turns import INTERRUPT, OUTPUT_FIELDS, Turns, before_last, question_of
-
-if TYPE_CHECKING:
-    from langgraph.graph import StateGraph
-    from langgraph.types import StateSnapshot
-
-    from langgraph_convcoa.context import ConvCoAContext
-    from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
+from langgraph_convcoa.storage.turns import INTERRUPT, OUTPUT_FIELDS, Turns, before_last, question_of, rounds_of
 
 MOST_RUNS = 200
 """Maximum number of runs at the same time, over all users. A further run is refused."""
@@ -58,65 +57,47 @@ class Busy(ConvCoAError):
 
 @dataclass
 class Settings:
-    """What a server serves.
-
-    Attributes:
-        store: The store of the conversations.
-        make_graph: Makes the graph of conversations over a retriever, or without documents.
-        context: The settings of the turns.
-        collections: The collections of the command line.
-        folder: The folder of the collections that users make.
-        new_retriever: Opens the index in a folder, or makes an empty one if there is none.
-        sources: A fingerprint of the tables and the web search.
-        models: The names of the models that a run may choose, the default first; empty if answers are extracted.
-        actions: The name and the description of each action, for the page.
-    """
+    """What a server serves. `make_graph` builds the graph over a retriever, or without documents."""
 
     store: ConversationStore
     make_graph: Callable[[HopfieldRetriever | None], StateGraph[Any, Any, Any, Any]]
     context: ConvCoAContext
-    folder: Path
-    new_retriever: Callable[[Path], HopfieldRetriever]
-    collections: list[Collection] = field(default_factory=list)
-    sources: str = ""
-    models: Sequence[str] = ()
-    actions: list[dict[str, str]] = field(default_factory=list)
+    folder: Path  # The folder of the collections that users make.
+    new_retriever: Callable[[Path], HopfieldRetriever]  # Opens the index in a folder, or makes an empty one.
+    collections: list[Collection] = field(default_factory=list)  # The collections of the command line.
+    sources: str = ""  # A fingerprint of the tables and the web search.
+    models: Sequence[str] = ()  # The models that a run may choose, the default first; empty if answers are extracted.
+    actions: Sequence[str] = ()  # The names of the actions, for the page.
 
 
 class Service:
     """Threads, runs and collections of all users; open within `async with`."""
 
     def __init__(self, settings: Settings) -> None:
-        self.settings = settings
-        self.store = settings.store
+        self.settings, self.store = settings, settings.store
         self.runs = Runs()
         self.jobs = Jobs(settings.folder / "uploads")
         self.book: ThreadBook
         self.collections: Collections
         self._open = AsyncExitStack()
         self._threads: ThreadPoolExecutor
+        self._compiling = threading.Lock()
 
     async def __aenter__(self) -> Service:
         # LangChain runs synchronous code in the loop's threads. The server has others, which a slow model cannot occupy.
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(_TURN_THREADS, "convcoa turns"))
         self._threads = self._open.enter_context(ThreadPoolExecutor(_OWN_THREADS, "convcoa server"))
         self._open.enter_context(self.jobs)
-        saver = await self._open.enter_async_context(self.store.opened())
+        self._saver = await self._open.enter_async_context(self.store.opened())
         self.book = ThreadBook(await self._open.enter_async_context(self.store.book()), self.store.entry)
-        self._shared = None
-        if self.settings.context.share_knowledge:
-            self._shared = await self._open.enter_async_context(self.store.shared())
         given = self.settings
-
-        def turns(collection: Collection) -> Turns:
-            graph = given.make_graph(collection.retriever).compile(checkpointer=saver, store=self._shared)
-            return Turns(graph, self.store, given.context, collection.sources)
-
-        self.collections = Collections(given.collections, given.folder, given.new_retriever, given.sources, turns)
+        self._shared = None
+        if given.context.share_knowledge:
+            self._shared = await self._open.enter_async_context(self.store.shared())
+        self.collections = Collections(given.collections, given.folder, given.new_retriever, given.sources)
         # Compiled now, so that the first question does not wait for it.
         for collection in given.collections:
-            self.collections.turns(collection)
-        self._saver = saver
+            self._turns_over(collection)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -217,8 +198,6 @@ class Service:
         await self._erase(key)
 
     async def _erase(self, key: str) -> None:
-        from langgraph_convcoa.memory.sharing import aforget_thread
-
         async with self.store.turn(key, _LOCK_SECONDS):
             if self._shared is not None:
                 await aforget_thread(self._shared, key)
@@ -233,10 +212,18 @@ class Service:
             raise Missing(f"there is no collection {name[:100]!r}: it was deleted, or is not served any more")
         return found
 
+    def _turns_over(self, collection: Collection) -> Turns:
+        """The turns of a collection's conversations. The graph is compiled once."""
+        with self._compiling:
+            if collection.turns is None:
+                graph = self.settings.make_graph(collection.retriever).compile(checkpointer=self._saver, store=self._shared)
+                collection.turns = Turns(graph, self.store, self.settings.context, collection.sources)
+            return collection.turns
+
     async def turns_of(self, user: str, entry: Mapping[str, Any], assistant: str = GRAPH) -> Turns:
         """The turns of a thread, over its collection."""
         collection = await self.collection(user, str(entry["metadata"].get("collection") or assistant))
-        return await self.threaded(self.collections.turns, collection)
+        return await self.threaded(self._turns_over, collection)
 
     async def snapshot(self, user: str, entry: Mapping[str, Any]) -> tuple[StateSnapshot, Turns]:
         """A thread's state, also if its collection was deleted."""
@@ -275,7 +262,7 @@ class Service:
 
         async def work(run: Run) -> Mapping[str, Any]:
             with self.store.errors():
-                return await self._turn(user, key, entry, turns, context, request, run, kept=thread is not None)
+                return await self._turn(user, key, entry, turns, context, request, run)
 
         self.runs.start(key, run, work)
         await run.begun.wait()
@@ -286,17 +273,9 @@ class Service:
         return run
 
     async def _turn(
-        self,
-        user: str,
-        key: str,
-        entry: dict[str, Any],
-        turns: Turns,
-        context: ConvCoAContext,
-        request: RunRequest,
-        run: Run,
-        *,
-        kept: bool,
+        self, user: str, key: str, entry: dict[str, Any], turns: Turns, context: ConvCoAContext, request: RunRequest, run: Run
     ) -> Mapping[str, Any]:
+        kept = "status" in entry  # The entry of a run without a thread has no status, and is not stored.
         # LangGraph's clients send the thread's last checkpoint with every question. Only an earlier one replaces a turn.
         before = request.before if request.before and request.before != await turns.head(key) else ""
         # If the last turn cannot be replaced, the thread keeps its status.
@@ -367,7 +346,6 @@ class Service:
         return known is not None
 
     def status(self, user: str, entry: Mapping[str, Any]) -> str:
-        """A thread's status now."""
         return "busy" if key_of(user, str(entry["thread_id"])) in self.runs.active else str(entry["status"])
 
     async def conversation(self, user: str, thread: str, last: int) -> dict[str, Any]:
@@ -375,20 +353,12 @@ class Service:
         entry = await self.entry(user, thread)
         snapshot, turns = await self.snapshot(user, entry)
         run = self.runs.active.get(key_of(user, thread))
-        rounds = []
+        rounds = list[dict[str, Any]]()
         for found in rounds_of(snapshot.values)[-last:] if last else []:
             extra: Mapping[str, Any] = found.get("convcoa") or {}
-            rounds.append(
-                {
-                    "number": found["round"],
-                    "question": found["original_question"],
-                    "answer": found["answer"],
-                    **{name: extra.get(name, []) for name in ("citations", "unsupported", "chain", "evidence")},
-                    "rating": extra.get("rating", ""),
-                    "usage": {},
-                    "time": extra.get("time", ""),
-                }
-            )
+            said = {"number": found["round"], "question": found["original_question"], "answer": found["answer"], "usage": {}}
+            lists = {name: extra.get(name, []) for name in ("citations", "unsupported", "chain", "evidence")}
+            rounds.append({**said, **lists, **{name: extra.get(name, "") for name in ("rating", "time")}})
         if rounds:
             rounds[-1]["usage"] = snapshot.values.get("usage") or {}
         waiting = [interrupt.value for task in snapshot.tasks for interrupt in task.interrupts]

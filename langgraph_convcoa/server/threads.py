@@ -7,16 +7,15 @@ import hashlib
 import re
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import WeakValueDictionary
+
+from langgraph.store.base import BaseStore
 
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.server.runs import now
 from langgraph_convcoa.server.wire import to_json
 from langgraph_convcoa.text.clean import clean_value
-
-if TYPE_CHECKING:
-    from langgraph.store.base import BaseStore
 
 _ROOT = ("convcoa", "server", "threads")
 _PAGE = 500
@@ -64,7 +63,6 @@ def checked_metadata(metadata: Any) -> dict[str, Any]:
 
 
 def _entry(thread: str, kept: Mapping[str, Any]) -> dict[str, Any]:
-    """An entry with all its fields."""
     fields = {"created_at": "", "updated_at": "", "metadata": dict[str, Any](), "status": "idle", "question": ""}
     return {**fields, **kept, "thread_id": thread}
 
@@ -76,8 +74,7 @@ class ThreadBook:
     """
 
     def __init__(self, store: BaseStore, alone: Callable[[str], AbstractAsyncContextManager[None]]) -> None:
-        self._store = store
-        self._alone = alone
+        self._store, self._alone = store, alone
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def _space(self, user: str) -> tuple[str, ...]:
@@ -92,23 +89,19 @@ class ThreadBook:
             yield
 
     async def get(self, user: str, thread: str) -> dict[str, Any] | None:
-        """A thread's entry, or None if the user has no such thread."""
         item = await self._store.aget(self._space(user), thread)
         return None if item is None else _entry(item.key, item.value)
 
     async def put(self, user: str, entry: Mapping[str, Any]) -> None:
-        """Store an entry."""
         await self._store.aput(self._space(user), str(entry["thread_id"]), dict(entry), index=False)
 
     async def create(self, user: str, thread: str, metadata: Mapping[str, Any]) -> dict[str, Any]:
-        """Make and store the entry of a new thread."""
         time = now()
         entry = _entry(thread, {"created_at": time, "updated_at": time, "metadata": dict(metadata)})
         await self.put(user, entry)
         return entry
 
     async def delete(self, user: str, thread: str) -> None:
-        """Delete a thread's entry."""
         await self._store.adelete(self._space(user), thread)
 
     async def all(self, user: str) -> list[dict[str, Any]]:

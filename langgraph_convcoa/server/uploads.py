@@ -12,27 +12,25 @@ import unicodedata
 import uuid
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence, Set
+from concurrent.futures import CancelledError
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, BinaryIO, Self
+from typing import Any, BinaryIO, Self
 
 from filelock import FileLock, Timeout
+from langchain_core.documents import Document
 
 from langgraph_convcoa.errors import ConvCoAError, InputError, StoreError
 from langgraph_convcoa.files import private_folder
 from langgraph_convcoa.retrieval.documents.kinds import readable_suffixes
 from langgraph_convcoa.retrieval.documents.load import Spool, stream_file
 from langgraph_convcoa.retrieval.documents.worker import Workers
+from langgraph_convcoa.server.collections import Collection
 from langgraph_convcoa.server.runs import error_json
-
-if TYPE_CHECKING:
-    from langchain_core.documents import Document
-
-    from langgraph_convcoa.server.collections import Collection
 
 MOST_FILES = 500
 """Maximum number of files of one upload."""
@@ -77,10 +75,6 @@ def _unlike(name: str, ending: str, others: Set[str]) -> str:
     return name if name not in others else next(one for one in numbered if one not in others)
 
 
-class _StoppedError(Exception):
-    """The job was stopped."""
-
-
 @dataclass
 class Job:
     """An upload on its way into a collection; `done` and `total` are bytes of its files."""
@@ -102,12 +96,10 @@ class Job:
 
     @property
     def total(self) -> int:
-        """Bytes of all files."""
         return sum(size for _, _, size in self.files)
 
     @property
     def ended(self) -> bool:
-        """True if the job is done or failed."""
         return self.status in ("done", "failed")
 
     def skip(self, name: str, reason: str) -> None:
@@ -117,26 +109,18 @@ class Job:
 
     def as_json(self) -> dict[str, Any]:
         """The progress, for the page."""
-        passed, left = time.monotonic() - self.began, None
+        left = None
         if self.status == "running" and self.done:
-            left = round(passed * (self.total - self.done) / self.done)
-        return {
-            "status": self.status,
-            "done": self.done,
-            "total": self.total,
-            "files_done": self.files_done,
-            "files_total": len(self.files),
-            "eta_seconds": 0 if self.ended else left,
-            "skipped": list(self.skipped),
-            "message": self.message,
-        }
+            left = round((time.monotonic() - self.began) * (self.total - self.done) / self.done)
+        known = {name: getattr(self, name) for name in ("status", "done", "total", "files_done", "message")}
+        left = 0 if self.ended else left
+        return {**known, "files_total": len(self.files), "eta_seconds": left, "skipped": list(self.skipped)}
 
 
 class Jobs:
-    """Takes uploads and indexes them, one after another for each collection; used in a `with` block.
+    """Takes uploads and indexes them; used in a `with` block. A thread of each collection indexes one upload after another.
 
-    Each collection with uploads has a thread, which ends with its last upload or with the server. Files wait in a folder of
-    this server inside `folder`. The folders of killed servers are deleted.
+    Files wait in a folder of this server inside `folder`. The folders of killed servers are deleted.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -167,8 +151,7 @@ class Jobs:
     def take(self, user: str, collection: Collection, files: Sequence[tuple[str, BinaryIO]]) -> Job:
         """Copy the readable files of an upload into a temporary folder and index them in the background.
 
-        Raises:
-            InputError: The collection takes no files, or there are too many.
+        Raises InputError if the collection takes no files, or there are too many.
         """
         if collection.folder is None:
             raise InputError(
@@ -180,7 +163,7 @@ class Jobs:
             raise InputError(f"an upload has from 1 to {MOST_FILES} files, not {len(files)}")
         if len(collection.documents()) + len(files) > MOST_SOURCES:
             raise InputError(f"a collection has at most {MOST_SOURCES:,} files: make another one")
-        if sum(job.user == user and not job.ended for job in self._all()) >= _MOST_WAITING:
+        if sum(job.user == user and not job.ended for job in [*self._jobs.values()]) >= _MOST_WAITING:
             raise InputError("many uploads are waiting to be indexed: try again in a while")
         job = Job(user, collection, TemporaryDirectory(dir=self._place))
         try:
@@ -202,30 +185,26 @@ class Jobs:
     def find(self, user: str, name: str) -> Job | None:
         """The user's job of this id, or None."""
         job = self._jobs.get(name)
-        return job if job is not None and job.user == user else None
+        return job if job and job.user == user else None
 
     def stop(self, collection: Collection | None = None) -> None:
         """Stop the jobs of a collection, or all jobs. The reading of a file ends at once."""
-        for job in self._all():
+        for job in [*self._jobs.values()]:
             if collection is None or job.collection is collection:
                 job.stopped.set()
                 job.workers.close()
 
     def _work(self, collection: Collection) -> None:
-        """Index all jobs of a collection."""
         while True:
             with self._lock:
                 job = next((one for one in self._jobs.values() if one.collection is collection and not one.ended), None)
                 if job is None:
                     return
-            job.began, job.status = time.monotonic(), "running"
-            status, job.message = "failed", ""
+            job.began, job.status, status = time.monotonic(), "running", "failed"
             try:
                 with job.workers:
                     self._index(job)
                 status = "done"
-            except _StoppedError:
-                job.message = "stopped"
             except Exception as error:  # noqa: BLE001 - the next job is not to suffer
                 job.message = "stopped" if job.stopped.is_set() else error_json(error)["message"]
             job.folder.cleanup()
@@ -233,9 +212,6 @@ class Jobs:
                 waits = any(one.collection is collection and not one.ended and one is not job for one in self._jobs.values())
                 collection.status = "indexing" if waits else "ready"
                 job.status = status
-
-    def _all(self) -> list[Job]:
-        return list(self._jobs.values())
 
     def _index(self, job: Job) -> None:
         retriever = job.collection.retriever
@@ -247,7 +223,7 @@ class Jobs:
             # Before the lock: a file without text changes nothing, and others can change the collection while it is read.
             first = next(documents, None)
             if job.stopped.is_set():
-                raise _StoppedError
+                raise CancelledError
             if first is not None:
                 with job.collection.lock:
                     try:
@@ -256,19 +232,15 @@ class Jobs:
                     except ConvCoAError as error:
                         job.skip(name, str(error))
                     else:
-                        _keep(job.collection, place)
+                        if job.collection.originals is not None and place.suffix.lower() == ".pdf":
+                            # The PDF is shown beside a quote.
+                            private_folder(job.collection.originals)
+                            place.replace(job.collection.originals / place.name)
             place.unlink(missing_ok=True)
             job.done, job.files_done = before + size, job.files_done + 1
         # Saved so that the next start is fast.
         with job.collection.lock:
             retriever.corpus.save_lexical()
-
-
-def _keep(collection: Collection, place: Path) -> None:
-    """Keep the PDF of documents that were indexed; it is shown beside a quote."""
-    if collection.originals is not None and place.suffix.lower() == ".pdf":
-        private_folder(collection.originals)
-        place.replace(collection.originals / place.name)
 
 
 def _copy(job: Job, files: Sequence[tuple[str, BinaryIO]]) -> None:
@@ -300,7 +272,7 @@ def _read(job: Job, name: str, place: Path, size: int) -> Iterator[Document]:
 
     for document in stream_file(place, spool, job.workers, name=name, max_bytes=MOST_TEXT, told=partial(job.skip, name)):
         if job.stopped.is_set():
-            raise _StoppedError
+            raise CancelledError
         if not str(document.id).startswith(name):
             document.id = f"{name}:{document.id}"
         yield document

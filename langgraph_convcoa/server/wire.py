@@ -5,17 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from pydantic import BaseModel, ValidationError
 
+from langgraph_convcoa.context import ConvCoAContext
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.text.clean import clean
-
-if TYPE_CHECKING:
-    from langchain_core.messages import BaseMessage
-
-    from langgraph_convcoa.context import ConvCoAContext
 
 GRAPH = "convcoa"
 """The name of the graph, and of the assistant for the first collection."""
@@ -52,15 +49,9 @@ def _plain(value: Any) -> Any:
     return str(value)
 
 
-def event(name: str, data: bytes, number: int | None = None) -> bytes:
-    r"""A server-sent event.
-
-    Example:
-        >>> event("end", b"null", 3)
-        b'id: 3\nevent: end\ndata: null\n\n'
-    """
-    head = b"" if number is None else b"id: %d\n" % number
-    return b"%sevent: %s\ndata: %s\n\n" % (head, name.encode("ascii"), data)
+def event(name: str, data: bytes, number: int) -> bytes:
+    """A server-sent event with its number."""
+    return b"id: %d\nevent: %s\ndata: %s\n\n" % (number, name.encode("ascii"), data)
 
 
 @dataclass(frozen=True)
@@ -99,15 +90,7 @@ class RunRequest:
 
 
 def read_run(body: Mapping[str, Any]) -> RunRequest:
-    """The request in the body of a run.
-
-    Raises:
-        InputError: The request cannot be used.
-
-    Example:
-        >>> read_run({"assistant_id": "convcoa", "input": {"question": "When?"}, "stream_mode": "custom"}).given
-        {'question': 'When?'}
-    """
+    """The request in the body of a run. Raises InputError if it cannot be used."""
     command = body.get("command") or {}
     if not isinstance(command, Mapping) or command.keys() - {"resume"}:
         raise InputError('the command of a run must be {"resume": ...}')
@@ -143,11 +126,7 @@ def read_run(body: Mapping[str, Any]) -> RunRequest:
 
 
 def read_input(given: Any) -> dict[str, Any] | None:
-    """The graph's input: a question, or messages of a user and an assistant; None to resume a turn.
-
-    Raises:
-        InputError: The input is neither.
-    """
+    """The graph's input: a question, or messages of a user and an assistant; None to resume a turn. Else InputError."""
     if given is None or given == {}:
         return None
     if isinstance(given, Mapping):
@@ -164,8 +143,6 @@ def read_input(given: Any) -> dict[str, Any] | None:
 
 def _message(given: Any) -> BaseMessage | None:
     """A message with plain text; None for messages of tools, which are ignored."""
-    from langchain_core.messages import AIMessage, HumanMessage
-
     if isinstance(given, str):
         return HumanMessage(clean(given))
     if not isinstance(given, Mapping):

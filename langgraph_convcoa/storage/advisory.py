@@ -7,16 +7,15 @@ import hashlib
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
+import psycopg
+from psycopg import AsyncConnection
+from psycopg.rows import TupleRow
+
 from langgraph_convcoa.retrieval.engine.postgres.driver import cut
+from langgraph_convcoa.storage.base import CONNECT_SECONDS
 
-if TYPE_CHECKING:
-    from psycopg import AsyncConnection
-    from psycopg.rows import TupleRow
-
-CONNECT_SECONDS = 10
 _POLL_SECONDS = 0.05
 _BEAT_SECONDS = 1.0
 _LOST_SECONDS = 15.0
@@ -34,12 +33,7 @@ _TAKEN = (
 
 
 def lock_key(name: str) -> int:
-    """The number that PostgreSQL locks for a name.
-
-    Example:
-        >>> -(2**63) <= lock_key("a thread") < 2**63
-        True
-    """
+    """The number that PostgreSQL locks for a name: a signed integer of 64 bits."""
     return int.from_bytes(hashlib.sha256(name.encode("utf-8", "replace")).digest()[:8], "big", signed=True)
 
 
@@ -123,16 +117,12 @@ class AdvisoryLocks:
         return connection if had and connection is self._connection and not connection.closed else None
 
     async def _returned(self, trying: asyncio.Future[tuple[AsyncConnection[TupleRow], list[TupleRow]]], key: int) -> None:
-        import psycopg
-
         with suppress(psycopg.Error):
             connection, [(had,)] = await trying
             if had:
                 await self._freed(connection, key)
 
     async def _freed(self, connection: AsyncConnection[TupleRow], key: int) -> None:
-        import psycopg
-
         # An error means that the connection is lost, and the lock with it.
         with suppress(psycopg.Error):
             async with self._asking:
@@ -140,8 +130,6 @@ class AdvisoryLocks:
 
     async def _asked(self, query: str, given: object) -> tuple[AsyncConnection[TupleRow], list[TupleRow]]:
         """Run a statement. Returns the connection, which is opened again if it has ended, and the rows."""
-        import psycopg
-
         async with self._asking:
             if (connection := self._connection) is not None and not connection.closed:
                 try:
@@ -153,8 +141,6 @@ class AdvisoryLocks:
             return connection, await self._fetched(connection, query, given)
 
     async def _connect(self) -> AsyncConnection[TupleRow]:
-        import psycopg
-
         self._expire()
         opened = psycopg.AsyncConnection.connect(self._address, autocommit=True, connect_timeout=CONNECT_SECONDS)
         self._connection = connection = await opened
@@ -171,15 +157,12 @@ class AdvisoryLocks:
             lost.cancel()
 
     def _expire(self) -> None:
-        """Expire all locks, since the connection is lost."""
         for limit in self._held.values():
             # A timeout that has expired cannot be set again.
             if not limit.expired() and limit.when() is None:
                 limit.reschedule(0)
 
     async def _watch(self) -> None:
-        import psycopg
-
         while True:
             await asyncio.sleep(_BEAT_SECONDS)
             connection = self._connection

@@ -9,17 +9,16 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from langgraph_convcoa.errors import StoreError
-from langgraph_convcoa.errors.redaction import redact
+from langgraph_convcoa.errors import StoreError, redact
 from langgraph_convcoa.retrieval.engine.postgres.driver import passwords_of, settings_of
-from langgraph_convcoa.storage.advisory import CONNECT_SECONDS, AdvisoryLocks
-from langgraph_convcoa.storage.base import ConversationStore
+from langgraph_convcoa.storage.base import CONNECT_SECONDS, ConversationStore
 
 if TYPE_CHECKING:
     from langgraph.checkpoint.base import BaseCheckpointSaver
     from langgraph.store.base import BaseStore
 
-_SETUP = "langgraph_convcoa setup"
+    from langgraph_convcoa.storage.advisory import AdvisoryLocks
+
 _FORM = "postgresql://user@host:5432/database, with the password in PGPASSWORD"
 
 
@@ -28,21 +27,16 @@ class PostgresStore(ConversationStore):
 
     A turn holds an advisory lock on its thread, so that programs on any number of machines take turns. The lock ends with the
     program's connection, also if the program is killed. A program has at most five connections for any number of turns.
-    Keep the password in PGPASSWORD or ~/.pgpass, not in the address: other users of the machine can see a command's
-    arguments.
     """
 
     def __init__(self, address: str) -> None:
         self._address = address
-        self._locks: AdvisoryLocks | None = None
+        self._locks: AdvisoryLocks  # while the store is open
         # Only host and database. In a malformed address any part might be the password, so no part is shown.
         place, _, options = address.partition("://")[2].partition("?")
         rest = place.rpartition("@")[2]
         plain = re.fullmatch(r"[\w.,-]*(:\d+)?(/[\w.-]*)?", rest) and "@" not in options
         self.label = f"postgresql://{rest}" if plain else "postgresql://..."
-
-    def __repr__(self) -> str:
-        return f"PostgresStore({self.label!r})"
 
     def check(self) -> None:
         """Connect once. Raises StoreError if that fails, or if the extra `postgres` is missing."""
@@ -62,6 +56,8 @@ class PostgresStore(ConversationStore):
         from psycopg.rows import dict_row
         from psycopg_pool import AsyncConnectionPool
 
+        from langgraph_convcoa.storage.advisory import AdvisoryLocks
+
         pool = AsyncConnectionPool(
             self._address,
             kwargs={"autocommit": True, "prepare_threshold": 0, "row_factory": dict_row},
@@ -71,15 +67,12 @@ class PostgresStore(ConversationStore):
             check=AsyncConnectionPool.check_connection,
             open=False,
         )
-        try:
-            with self.errors():
-                async with pool, AdvisoryLocks(self._address, self._lost) as self._locks:
-                    saver: AsyncPostgresSaver = AsyncPostgresSaver(pool)  # type: ignore[arg-type]
-                    async with self._setting_up():
-                        await saver.setup()
-                    yield saver
-        finally:
-            self._locks = None
+        with self.errors():
+            async with pool, AdvisoryLocks(self._address, self._lost) as self._locks:
+                saver: AsyncPostgresSaver = AsyncPostgresSaver(pool)  # type: ignore[arg-type]
+                async with self._setting_up():
+                    await saver.setup()
+                yield saver
 
     @asynccontextmanager
     async def shared(self) -> AsyncIterator[BaseStore]:
@@ -95,28 +88,21 @@ class PostgresStore(ConversationStore):
 
     @asynccontextmanager
     async def turn(self, thread: str, wait: float) -> AsyncIterator[None]:
-        """Lock the thread for this turn with an advisory lock."""
-        async with self._opened_locks.held(_turn_of(thread), wait, lambda: self.busy(thread)):
+        async with self._locks.held(_turn_of(thread), wait, lambda: self.busy(thread)):
             yield
 
     @asynccontextmanager
     async def entry(self, name: str) -> AsyncIterator[None]:
-        """Lock an entry of the book with an advisory lock."""
-        async with self._opened_locks.held(f"langgraph_convcoa entry\0{name}", CONNECT_SECONDS, lambda: self.busy(name)):
+        async with self._locks.held(f"langgraph_convcoa entry\0{name}", CONNECT_SECONDS, lambda: self.busy(name)):
             yield
 
     async def taken(self, threads: Iterable[str]) -> set[str]:
         names = {_turn_of(thread): thread for thread in threads}
-        return {names[name] for name in await self._opened_locks.taken([*names])} if names else set()
-
-    @property
-    def _opened_locks(self) -> AdvisoryLocks:
-        assert self._locks is not None, "the store is not open"
-        return self._locks
+        return {names[name] for name in await self._locks.taken([*names])} if names else set()
 
     def _setting_up(self) -> AbstractAsyncContextManager[None]:
         busy = StoreError(f"{self.label} is busy: try again")
-        return self._opened_locks.held(_SETUP, CONNECT_SECONDS * 6, lambda: busy)
+        return self._locks.held("langgraph_convcoa setup", CONNECT_SECONDS * 6, lambda: busy)
 
     def _lost(self) -> StoreError:
         return StoreError(f"the connection to {self.label} was lost in the middle of the turn: ask again, and it is resumed")

@@ -50,33 +50,30 @@ class SqliteStore(ConversationStore):
     """
 
     def __init__(self, path: Path) -> None:
-        self.path = path
-        self.label = str(path)
+        self.path, self.label = path, str(path)
 
     def check(self) -> None:
         """Check that the file can be a store, before anything is written to it."""
+        path = self.path
         with self.errors():
-            self._check(self.path)
-
-    def _check(self, path: Path) -> None:
-        if find_spec("aiosqlite") is None or find_spec("langgraph.checkpoint.sqlite") is None:
-            raise StoreError('an SQLite store needs the extra sqlite: pip install "langgraph-convcoa[sqlite]"')
-        if path.is_dir():
-            raise StoreError(f"the store {path} is a folder: give a file, such as {path / 'conversations.sqlite'}")
-        if not path.parent.is_dir():
-            raise StoreError(f"the folder of the store {path} does not exist: make it, or give another file")
-        if not os.access(path if path.exists() else path.parent, os.W_OK):
-            raise StoreError(f"the store {path} cannot be written: change its permissions, or give another file")
-        # Only its owner may read the conversations.
-        private_file(path)
-        with sqlite_connection(path, timeout=WAIT_SECONDS, autocommit=True) as connection:
-            connection.execute("BEGIN IMMEDIATE")
-            tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-            application, version = sqlite_stamp(connection)
-        if (tables and "checkpoints" not in tables) or application not in (0, _APPLICATION_ID):
-            raise StoreError(f"the store {path} is the database of another program: give another file")
-        if application and version > FORMAT:
-            raise StoreError(later_format(f"the store {path}", version))
+            if find_spec("aiosqlite") is None or find_spec("langgraph.checkpoint.sqlite") is None:
+                raise StoreError('an SQLite store needs the extra sqlite: pip install "langgraph-convcoa[sqlite]"')
+            if path.is_dir():
+                raise StoreError(f"the store {path} is a folder: give a file, such as {path / 'conversations.sqlite'}")
+            if not path.parent.is_dir():
+                raise StoreError(f"the folder of the store {path} does not exist: make it, or give another file")
+            if not os.access(path if path.exists() else path.parent, os.W_OK):
+                raise StoreError(f"the store {path} cannot be written: change its permissions, or give another file")
+            # Only its owner may read the conversations.
+            private_file(path)
+            with sqlite_connection(path, timeout=WAIT_SECONDS, autocommit=True) as connection:
+                connection.execute("BEGIN IMMEDIATE")
+                tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+                application, version = sqlite_stamp(connection)
+            if (tables and "checkpoints" not in tables) or application not in (0, _APPLICATION_ID):
+                raise StoreError(f"the store {path} is the database of another program: give another file")
+            if application and version > FORMAT:
+                raise StoreError(later_format(f"the store {path}", version))
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[BaseCheckpointSaver[Any]]:
@@ -89,10 +86,9 @@ class SqliteStore(ConversationStore):
                 saver = AsyncSqliteSaver(connection)
                 await saver.setup()
                 # A step's commit survives a kill without waiting for the disk; the turn's last commit, in `prune`, waits.
-                await connection.execute("PRAGMA synchronous=NORMAL")
-                await connection.execute("PRAGMA secure_delete=ON")
-                await connection.execute(f"PRAGMA application_id={_APPLICATION_ID}")
-                await connection.execute(f"PRAGMA user_version={FORMAT}")
+                stamp = (f"application_id={_APPLICATION_ID}", f"user_version={FORMAT}")
+                for setting in ("synchronous=NORMAL", "secure_delete=ON", *stamp):
+                    await connection.execute(f"PRAGMA {setting}")
                 await connection.commit()
                 yield saver
 

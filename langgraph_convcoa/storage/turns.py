@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import sqlite3
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from uuid import NAMESPACE_OID, uuid5
 
@@ -36,8 +36,6 @@ _PARTS = ("channel_values", "channel_versions", "versions_seen")
 _NEXT = "branch:to:"
 """Prefix of LangGraph's channel for a node that runs next."""
 _MODES = ("messages", "custom", "values")
-_MOMENT = 0.5
-"""Seconds that a rating waits for a turn of its thread."""
 _LOGGER = logging.getLogger(__name__)
 
 See = Callable[[str, Any], None]
@@ -47,6 +45,20 @@ See = Callable[[str, Any], None]
 def config_of(thread: str, sources: str = "") -> RunnableConfig:
     """The configuration of a thread's runs, with the format and the sources in the metadata."""
     return {"configurable": {"thread_id": thread}, "metadata": {_FORMAT_KEY: FORMAT, SOURCES_KEY: sources}}
+
+
+def rounds_of(values: Mapping[str, Any]) -> list[Round]:
+    """The rounds in a thread's state, oldest first."""
+    from langgraph_convcoa.memory.knowledge_set import ContextualKnowledgeSet
+
+    return ContextualKnowledgeSet.load(values.get("knowledge_set")).rounds
+
+
+def _output_of(found: Round | None) -> dict[str, Any]:
+    """The output of the graph, as far as a round keeps it."""
+    extra: Mapping[str, Any] = (found.get("convcoa") if found else None) or {}
+    kept = {name: extra.get(name, []) for name in ("citations", "unsupported", "chain")}
+    return {"answer": found["answer"] if found else "", **kept, "usage": {}}
 
 
 def unfinished_question(snapshot: StateSnapshot) -> str:
@@ -79,31 +91,22 @@ def without_last_turn(values: Mapping[str, Any]) -> dict[str, Any]:
     """
     from langgraph_convcoa.memory.knowledge_set import ContextualKnowledgeSet
 
-    rounds, messages = ContextualKnowledgeSet.load(values.get("knowledge_set")).rounds, [*values["messages"]]
+    rounds, messages = rounds_of(values), [*values["messages"]]
     # Several messages in a row are one question.
     for asked in (False, True):
         while messages and (messages[-1].type == "human") == asked:
             messages.pop()
     number = rounds[-1]["round"] if rounds else 0
-    last = rounds[-2] if len(rounds) > 1 else None
-    extra: Mapping[str, Any] = (last.get("convcoa") if last else None) or {}
     return {
-        "answer": last["answer"] if last else "",
-        **{name: extra.get(name, []) for name in ("citations", "unsupported", "chain")},
+        **_output_of(rounds[-2] if len(rounds) > 1 else None),
         "knowledge_set": ContextualKnowledgeSet(rounds[:-1]).export(),
-        "usage": {},
         "messages": messages,
         "evidence_memory": [entry for entry in values.get("evidence_memory") or () if entry["round"] != number],
     }
 
 
 def question_of(given: Mapping[str, Any]) -> str:
-    """The question in an input of the graph, or the user's last message.
-
-    Example:
-        >>> question_of({"question": "When?"})
-        'When?'
-    """
+    """The question in an input of the graph, or the user's last message."""
     if question := given.get("question"):
         return str(question)
     messages: Sequence[Any] = given.get("messages") or ()
@@ -119,8 +122,7 @@ def _open_turn(stored: CheckpointTuple) -> bool:
 
 def _answered(stored: CheckpointTuple, given: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """The values of the turn that answered the same message (id and text), or None."""
-    asked, kept = _asked_and_kept(stored, given)
-    place = next((n for n, message in enumerate(kept) if message.id and message.id == asked.id), None)
+    asked, kept, place = _asked_before(stored, given)
     if place is None or (kept[place].type, kept[place].text) != ("human", asked.text):
         return None
     values, after = stored.checkpoint["channel_values"], kept[place + 1 :]
@@ -128,15 +130,11 @@ def _answered(stored: CheckpointTuple, given: Mapping[str, Any]) -> Mapping[str,
         return values
     if not after or after[0].type != "ai":
         return None
-    from langgraph_convcoa.memory.knowledge_set import ContextualKnowledgeSet
-
     question = clean(asked.text).strip()
-    for one in reversed(ContextualKnowledgeSet.load(values.get("knowledge_set")).rounds):
+    for one in reversed(rounds_of(values)):
         # Several messages in a row are one question.
         if one["answer"] == after[0].text and one["original_question"].endswith(question):
-            extra: Mapping[str, Any] = one.get("convcoa") or {}
-            told = {name: extra.get(name, []) for name in ("citations", "unsupported", "chain")}
-            return {**values, **told, "answer": one["answer"], "usage": {}}
+            return {**values, **_output_of(one)}
     return None
 
 
@@ -145,8 +143,7 @@ def _asked_anew(stored: CheckpointTuple, given: Mapping[str, Any]) -> Mapping[st
 
     LangGraph replaces a message of the same id in its old place, before its old answer, so that nothing would be asked.
     """
-    asked, kept = _asked_and_kept(stored, given)
-    place = next((n for n, message in enumerate(kept) if message.id and message.id == asked.id), None)
+    _, kept, place = _asked_before(stored, given)
     if place is None or all(message.type == "human" for message in kept[place:]):
         return given
     from langchain_core.messages import RemoveMessage
@@ -158,13 +155,14 @@ def _asked_anew(stored: CheckpointTuple, given: Mapping[str, Any]) -> Mapping[st
     return {**given, "messages": [RemoveMessage(id=REMOVE_ALL_MESSAGES), *left, *given["messages"]]}
 
 
-def _asked_and_kept(stored: CheckpointTuple, given: Mapping[str, Any]) -> tuple[AnyMessage, Sequence[AnyMessage]]:
-    """The message that asks an input's question (a new one, without an id, for `question`), and the thread's messages."""
+def _asked_before(stored: CheckpointTuple, given: Mapping[str, Any]) -> tuple[AnyMessage, Sequence[AnyMessage], int | None]:
+    """The message that asks an input's question, the thread's messages, and the place among them of a message of that id."""
     from langchain_core.messages import HumanMessage
 
-    asked, kept = given.get("messages") or (), stored.checkpoint["channel_values"].get("messages") or ()
-    # A question counts, whatever messages come with it.
-    return HumanMessage(question_of(given)) if given.get("question") or not asked else asked[-1], kept
+    messages, kept = given.get("messages") or (), stored.checkpoint["channel_values"].get("messages") or ()
+    # A `question` counts, whatever messages come with it. It has no id.
+    asked = HumanMessage(question_of(given)) if given.get("question") or not messages else messages[-1]
+    return asked, kept, next((n for n, message in enumerate(kept) if message.id and message.id == asked.id), None)
 
 
 class Turns:
@@ -188,7 +186,6 @@ class Turns:
 
     @property
     def saver(self) -> Any:
-        """The checkpointer."""
         return self.graph.checkpointer
 
     async def snapshot(self, thread: str) -> StateSnapshot:
@@ -207,34 +204,24 @@ class Turns:
     async def run(
         self,
         thread: str,
-        given: Mapping[str, Any] | None,
+        given: Mapping[str, Any] | None,  # The graph's input. None, or the question of an interrupted turn, resumes that turn.
         see: See | None = None,
         *,
-        decisions: Any = None,
-        context: ConvCoAContext | None = None,
-        user: str | None = None,
-        modes: Sequence[str] = _MODES,
-        wait: float = TURN_WAIT_SECONDS,
-        begun: Callable[[], None] = lambda: None,
-        before: str = "",
+        decisions: Any = None,  # Decisions that resume a turn that waits for approval.
+        context: ConvCoAContext | None = None,  # Settings in place of those of this object.
+        user: str | None = None,  # The authenticated user of a server.
+        modes: Sequence[str] = _MODES,  # The stream modes for the listener.
+        wait: float = TURN_WAIT_SECONDS,  # Seconds to wait for another program's turn of the thread; then ThreadBusyError.
+        begun: Callable[[], None] = lambda: None,  # Called when the turn has the thread's lock.
+        before: str = "",  # The `before_last` of the last turn, which is replaced.
     ) -> dict[str, Any]:
         """Run one turn, or resume an interrupted one without repeating stored model calls.
 
         A message with an id may be sent again: its turn is resumed, or its answer is returned again. If its text differs, it
         is a new question: the old message and its answer are removed from the messages. The knowledge set keeps the old round.
 
-        Args:
-            thread: The name of the thread as it is stored.
-            given: The graph's input. None, or the question of an interrupted turn, resumes that turn.
-            see: The listener.
-            decisions: Decisions that resume a turn that waits for approval.
-            context: Settings in place of those of this object.
-            user: The authenticated user of a server.
-            modes: The stream modes for the listener.
-            wait: Seconds to wait for another program's turn of the thread; then ThreadBusyError.
-            begun: Called when the turn has the thread's lock.
-            before: The `before_last` of the last turn, which is replaced. Without an input its question is asked again. If the
-                new turn fails or is stopped, the old turn is kept.
+        With `before` and without an input, the last question is asked again. If the new turn fails or is stopped, the old turn
+        is kept.
 
         Returns `OUTPUT_FIELDS`, and under `__interrupt__` the interrupts if the turn waits. Raises InputError if there is no
         interrupted turn to resume. After any error the finished rounds are unchanged.
@@ -242,12 +229,13 @@ class Turns:
         config = config_of(thread, self._sources)
         if user is not None:
             config["configurable"]["langgraph_auth_user_id"] = user
+        streamed = partial(self._streamed, config=config, see=see, context=context, modes=modes)
         question = None if given is None else question_of(given)
         async with self.store.turn(thread, wait):
             begun()
             try:
                 if before:
-                    return await self._replaced(thread, given, before, config, see, context, modes)
+                    return await self._replaced(thread, given, before, config, streamed)
                 unfinished = ""
                 answered: Mapping[str, Any] | None = None
                 stored = await self._stored(thread)
@@ -279,7 +267,7 @@ class Turns:
                     from langgraph.types import Command
 
                     taken = Command(resume=decisions)
-                output = await self._streamed(taken, config, see, context, modes)
+                output = await streamed(taken)
                 if INTERRUPT not in output:
                     await self._prune(thread)
             except asyncio.CancelledError:
@@ -298,9 +286,7 @@ class Turns:
         given: Mapping[str, Any] | None,
         before: str,
         config: RunnableConfig,
-        see: See | None,
-        context: ConvCoAContext | None,
-        modes: Sequence[str],
+        streamed: Callable[[Any], Awaitable[dict[str, Any]]],
     ) -> dict[str, Any]:
         """Run a turn from the state before the last one."""
         from langchain_core.messages import RemoveMessage
@@ -317,7 +303,7 @@ class Turns:
         update = {**left, "messages": [RemoveMessage(id=REMOVE_ALL_MESSAGES), *left["messages"]]}
         await self.graph.aupdate_state(last, update, as_node="remember")
         try:
-            output = await self._streamed(given, config, see, context, modes)
+            output = await streamed(given)
         except BaseException:
             await self.store.settle(self.saver)
             # A copy of the old checkpoint becomes the thread's last checkpoint.
@@ -331,38 +317,33 @@ class Turns:
     async def rate(self, thread: str, number: int, rating: str) -> None:
         """Store a person's rating of the answer of a round: "up", "down", or "" for no rating.
 
-        Raises:
-            InputError: There is no such round, or the thread's last turn is not finished.
-            ThreadBusyError: A turn of the thread runs.
+        Raises InputError if there is no such round or the last turn is not finished, ThreadBusyError if a turn runs.
         """
         from langgraph_convcoa.memory.knowledge_set import ContextualKnowledgeSet
 
-        async with self.store.turn(thread, _MOMENT):
+        async with self.store.turn(thread, wait=0.5):
             snapshot = await self.snapshot(thread)
             if snapshot.next or unfinished_question(snapshot):
                 raise InputError("the last question is not answered to the end: resume it first")
             knowledge = ContextualKnowledgeSet.load(snapshot.values.get("knowledge_set"))
             knowledge.rate(number, rating)
-            await self.graph.aupdate_state(
-                config_of(thread, self._sources), {"knowledge_set": knowledge.export()}, as_node="remember"
-            )
+            update = {"knowledge_set": knowledge.export()}
+            await self.graph.aupdate_state(config_of(thread, self._sources), update, as_node="remember")
             await self._prune(thread)
 
     async def rounds(self, thread: str) -> list[Round]:
         """The rounds of a thread, oldest first; faster than `snapshot`."""
-        from langgraph_convcoa.memory.knowledge_set import ContextualKnowledgeSet
-
         stored = await self._stored(thread)
-        return ContextualKnowledgeSet.load(stored and stored.checkpoint["channel_values"].get("knowledge_set")).rounds
+        return rounds_of(stored.checkpoint["channel_values"] if stored else {})
 
     async def _stored(self, thread: str) -> CheckpointTuple | None:
         """A thread's last checkpoint; faster than `snapshot`."""
         with self._readable(thread):
             found: CheckpointTuple | None = await self.saver.aget_tuple(config_of(thread))
-            if found is not None and (
-                lost := [part for part in _PARTS if not isinstance(found.checkpoint.get(part), Mapping)]
-            ):
-                raise KeyError(lost[0])
+            if found is not None:
+                for part in _PARTS:
+                    if not isinstance(found.checkpoint.get(part), Mapping):
+                        raise KeyError(part)
             return found
 
     async def _settled(self, thread: str, config: RunnableConfig) -> str | None:
@@ -389,8 +370,9 @@ class Turns:
         output: Mapping[str, Any] = {}
         # LangGraph's types assume one mode. With a list of modes, the items are pairs of mode and part.
         several: Any = list(modes)
-        settings = context or self._context
-        stream: Any = self.graph.astream(given, config, context=settings, stream_mode=several, durability="sync")
+        stream: Any = self.graph.astream(
+            given, config, context=context or self._context, stream_mode=several, durability="sync"
+        )
         # Closed at once when the turn is cancelled, not at garbage collection.
         async with aclosing(stream) as parts:
             async for mode, part in parts:
@@ -414,10 +396,8 @@ class Turns:
         """Report an error as a damaged thread, unless it is an error of the store's driver."""
         try:
             yield
-        except (sqlite3.Error, OSError):
-            raise
         except Exception as error:
-            if type(error).__module__.startswith("psycopg"):
+            if self.store.error(error) is not None:
                 raise
             raise StoreError(
                 f"the thread {thread!r} of {self.store.label} is damaged ({type(error).__name__}): "

@@ -79,9 +79,8 @@ class Evidence:
 def serving(folder: str) -> None:
     """The server that `serve` asks, on a free port, which it prints."""
     from langgraph_convcoa.context import ConvCoAContext
-    from langgraph_convcoa.server.app import create_app
+    from langgraph_convcoa.server.app import ConvCoAServer, address_of, create_app, listen
     from langgraph_convcoa.server.collections import Collection
-    from langgraph_convcoa.server.serve import ConvCoAServer, address_of, listen
     from langgraph_convcoa.server.service import Settings
     from langgraph_convcoa.storage.sqlite import SqliteStore
 

@@ -123,9 +123,9 @@ def test_a_turn_that_nobody_can_decide_about_waits_in_the_store(keys: Keys, tmp_
     with session(store=store, replies=0) as conversation:
         assert conversation.unfinished() == ASKED
         with pytest.raises(InputError, match="nothing was decided"):
-            conversation.resume(view)
+            conversation.ask(None, view)
         keys("a")
-        assert conversation.resume(view)["answer"] == f"{SPARSEMAX[:-1]} [1]."
+        assert conversation.ask(None, view)["answer"] == f"{SPARSEMAX[:-1]} [1]."
         assert len(conversation.rounds()) == 1
 
 

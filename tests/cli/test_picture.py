@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from langgraph_convcoa.cli.picture import turn_svg
+from langgraph_convcoa.cli.console import turn_svg
 from tests.cli.commands import convcoa, error_of
 from tests.fake_encoder import WordEncoder
 

@@ -81,12 +81,12 @@ def test_an_interrupted_turn_goes_on_without_the_calls_that_were_made(tmp_path: 
     interrupted(store)
     with session([TURN[1]], store=store) as conversation:
         assert conversation.unfinished() == WHEN
-        output = conversation.resume() if how == "resumed" else conversation.ask(WHEN)
+        output = conversation.ask(None) if how == "resumed" else conversation.ask(WHEN)
         assert output["answer"] == "It was described in 1982 [1]."
         assert rounds(output) == 1
         assert conversation.unfinished() == ""
         with pytest.raises(InputError, match="no interrupted turn"):
-            conversation.resume()
+            conversation.ask(None)
     with session([], store=store) as conversation:
         assert conversation.last() == output
         assert [entry["answer"] for entry in conversation.rounds()] == [output["answer"]]

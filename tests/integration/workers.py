@@ -179,7 +179,7 @@ def loaded(address: str) -> str:
 
 
 def free_ports(count: int) -> list[int]:
-    from langgraph_convcoa.server.serve import listen
+    from langgraph_convcoa.server.app import listen
 
     with contextlib.ExitStack() as open_now:
         return [open_now.enter_context(listen("127.0.0.1", 0)).getsockname()[1] for _ in range(count)]

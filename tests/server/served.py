@@ -19,10 +19,9 @@ from langgraph_convcoa.graph import build_graph
 from langgraph_convcoa.retrieval.index.database import is_index
 from langgraph_convcoa.retrieval.index.index import open_or_create
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
-from langgraph_convcoa.server.app import create_app
+from langgraph_convcoa.server.app import ConvCoAServer, create_app, listen
 from langgraph_convcoa.server.collections import Collection
 from langgraph_convcoa.server.guard import Access
-from langgraph_convcoa.server.serve import ConvCoAServer, listen
 from langgraph_convcoa.server.service import Service, Settings
 from langgraph_convcoa.storage.sqlite import SqliteStore
 from tests.bounds import SECONDS, joined, wait_until

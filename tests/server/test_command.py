@@ -23,8 +23,8 @@ from typer.testing import CliRunner
 from langgraph_convcoa.cli.app import app
 from langgraph_convcoa.cli.serve import ServeOptions
 from langgraph_convcoa.errors import InputError
+from langgraph_convcoa.server.app import address_of, listen
 from langgraph_convcoa.server.runs import Run, Runs
-from langgraph_convcoa.server.serve import address_of, listen
 from tests import ROOT
 from tests.bounds import SECONDS, started, wait_until
 from tests.fakes import FACTS, corrections, direct, node, plan
@@ -88,7 +88,7 @@ def test_only_what_was_being_answered_is_said_to_be_resumed(monkeypatch: pytest.
 
     service = SimpleNamespace(runs=asyncio.run(until_ended()))
     monkeypatch.setattr("langgraph_convcoa.cli.serve._served", lambda *_: (None, service, []))
-    monkeypatch.setattr("langgraph_convcoa.server.serve.ConvCoAServer", ended)
+    monkeypatch.setattr("langgraph_convcoa.server.app.ConvCoAServer", ended)
     result = CliRunner().invoke(app, ["serve", "--port", "0"])
     assert (result.exit_code, "resumed" in result.stderr) == (0, answering)
 

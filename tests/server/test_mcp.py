@@ -29,9 +29,7 @@ from mcp.shared.memory import create_connected_server_and_client_session as conn
 
 from langgraph_convcoa.server import mcp as module
 from langgraph_convcoa.server.guard import Access, Guard
-from langgraph_convcoa.server.mcp import mcp_server
-from langgraph_convcoa.server.mcp_results import TEXT, passage_uri
-from langgraph_convcoa.server.mcp_transports import run_stdio
+from langgraph_convcoa.server.mcp import TEXT, mcp_server, passage_uri, run_stdio
 
 WHO = "Who introduced sparsemax?"
 ODD = ["a b/c.md#1", "x:page-3#2", "a%20b", "a b", "../up", "/abs", "ünï?x=1&y#z"]

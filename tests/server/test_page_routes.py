@@ -14,11 +14,11 @@ from langgraph_convcoa.retrieval.engine.corpus import EngineCorpus
 from langgraph_convcoa.retrieval.engine.memory import MemoryEngine
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 from langgraph_convcoa.server.collections import Collection
-from langgraph_convcoa.server.passages import spans
+from langgraph_convcoa.server.page import spans
 from langgraph_convcoa.server.runs import Run
 from langgraph_convcoa.server.threads import key_of
 from langgraph_convcoa.server.wire import to_json
-from langgraph_convcoa.storage.export import KIND
+from langgraph_convcoa.storage.threads import KIND
 from tests.bounds import SECONDS, wait_until
 from tests.fakes import FACTS
 from tests.server.served import ANSWER, QUESTION, Served
@@ -63,7 +63,7 @@ def test_a_quote_that_almost_stands_everywhere_costs_nothing() -> None:
 
 
 def test_of_a_whole_document_the_beginning_is_shown(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("langgraph_convcoa.server.passages._MOST_TEXT", 20)
+    monkeypatch.setattr("langgraph_convcoa.server.page._MOST_TEXT", 20)
     query = {"collection": "facts", "id": "hopfield-1982", "quote": FACTS["hopfield-1982"][-10:]}
     passage = server.ask("GET", "/convcoa/passages", params=query).json()
     assert (passage["text"], passage["spans"]) == (FACTS["hopfield-1982"][:20], [])

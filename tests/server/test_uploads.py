@@ -279,13 +279,10 @@ def test_a_server_that_is_killed_while_it_makes_a_collection_leaves_none(tmp_pat
         (folder / "index.sqlite").touch()
         raise KeyboardInterrupt
 
-    def nothing(*_: Any) -> Any:
-        return None
-
     with pytest.raises(KeyboardInterrupt):
-        Collections([], tmp_path, killed, "", nothing).add("", "Half")
+        Collections([], tmp_path, killed, "").add("", "Half")
     indexes = partial(open_index, encoder=WordEncoder(), graph=None)
-    own = Collections([], tmp_path, indexes, "", nothing)
+    own = Collections([], tmp_path, indexes, "")
     assert own.find("", next(tmp_path.glob("*/*")).name) is None
     assert len(own.add("", "Whole").documents()) == 0
     # One of an earlier release, which wrote in the other order.
@@ -294,10 +291,7 @@ def test_a_server_that_is_killed_while_it_makes_a_collection_leaves_none(tmp_pat
 
 
 def test_a_collection_that_another_server_makes_or_deletes_is_seen(server: Served) -> None:
-    def nothing(*_: Any) -> Any:
-        return None
-
-    other = Collections([], server.folder / "collections", server._index, "", nothing)
+    other = Collections([], server.folder / "collections", server._index, "")
     made = other.add("", "Elsewhere")
     own = server.service.collections
     seen = own.find("", made.id)

@@ -102,7 +102,7 @@ def test_a_file_that_becomes_read_only_is_told_and_nothing_is_lost(tmp_path: Pat
     store = filled(tmp_path / "s.sqlite")
     with session(store) as conversation:
         # Root may write to any file, so the database itself is told to refuse.
-        conversation._runner.run(conversation._turns.saver.conn.execute("PRAGMA query_only=ON"))  # type: ignore[union-attr]
+        conversation._runner.run(conversation.turns.saver.conn.execute("PRAGMA query_only=ON"))  # type: ignore[union-attr]
         with pytest.raises(StoreError, match="cannot be written"):
             conversation.ask(WHEN)
         assert len(conversation.rounds()) == 1

@@ -13,8 +13,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.graph import build_graph
 from langgraph_convcoa.storage.base import ConversationStore
-from langgraph_convcoa.storage.threads import rounds_of
-from langgraph_convcoa.storage.turns import Turns
+from langgraph_convcoa.storage.turns import Turns, rounds_of
 from tests.fakes import KeywordRetriever, ScriptedModel, direct
 
 QUESTION = "When was the Hopfield network described?"
