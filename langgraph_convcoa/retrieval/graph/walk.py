@@ -16,7 +16,7 @@ from langchain_core.documents import Document
 from scipy.sparse import csr_array
 
 from langgraph_convcoa.retrieval.documents.split import document_id, passage_title
-from langgraph_convcoa.retrieval.graph.links import Links
+from langgraph_convcoa.retrieval.graph.index import Links
 from langgraph_convcoa.retrieval.graph.names import given_names, name_hash, names_in
 from langgraph_convcoa.retrieval.graph.settings import GraphSettings
 
@@ -50,7 +50,8 @@ class Walk:
         path = ["question"]
         for place, node in enumerate(trail):
             if node < n:
-                path.append(_title(document(node)))
+                found = document(node)
+                path.append(passage_title(found) or document_id(found))
             else:
                 beside = (*trail[place + 1 : place + 2], *trail[max(place - 1, 0) : place])
                 texts = [document(other) for other in beside if other < n]
@@ -106,10 +107,14 @@ def walk(
     steps = [start]
     for step in range(settings.steps):
         here = _greatest(steps[-1])
-        there = links.to_entities(here) + (named if step == 0 else 0)
+        there = _moved(here, links.shares) + (named if step == 0 else 0)
         # Without the mass that returns to its passage.
-        steps.append(settings.damping * np.maximum(links.to_passages(there) - links.back * here, 0))
+        steps.append(settings.damping * np.maximum(_moved(there, links.parts) - links.back * here, 0))
     return Walk(links, question, named, steps)
+
+
+def _moved(amounts: Mass, links: csr_array) -> Mass:
+    return np.asarray((csr_array(amounts[None]) @ links).toarray()[0], dtype=np.float64)
 
 
 def _greatest(amounts: Mass) -> Mass:
@@ -117,10 +122,6 @@ def _greatest(amounts: Mass) -> Mass:
     if np.count_nonzero(amounts) <= FIRST:
         return amounts
     return np.where(amounts >= np.partition(amounts, -FIRST)[-FIRST], amounts, 0)
-
-
-def _title(passage: Document) -> str:
-    return passage_title(passage) or document_id(passage)
 
 
 def _written(hashed: int, question: str, passages: list[Document]) -> str:
