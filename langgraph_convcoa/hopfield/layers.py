@@ -1,11 +1,5 @@
 """Hopfield layers: three of four configurations (Pan et al. 2024b, app. F). Memory retrieval is `functional.retrieve`.
 
-    Z = act(beta R W_Q W_K^T Y^T) Y W_K W_V
-
-    SparseHopfield(R, Y)        W_Q, W_K, W_V learned: instead of attention
-    SparseHopfieldPooling(Y)    Q learned: one output for each prototype query
-    SparseHopfieldLayer(R)      Y is the identity, so K = W_K: learned stored patterns
-
 Heads cut Q and K into equal parts along the association dimension. Each head retrieves in its part with its own beta. W_V
 acts on all parts together. There is no normalisation and no bias.
 """

@@ -410,9 +410,9 @@ class HopfieldRetriever(EditableRetriever):
 
     def _check(self) -> None:
         """Raise InputError for a bad setting; settings can be changed at any time."""
-        weights = ("passage_weight", "history_weight", "lexical_weight", "lexical_history")
-        numbers = {name: getattr(self, name) for name in weights}
-        check_settings(self.k, beta=self.beta, history_beta=self.history_beta, **numbers)
+        names = ("passage_weight", "history_weight", "lexical_weight", "lexical_history")
+        weights = {name: getattr(self, name) for name in names}
+        check_settings(self.k, beta=self.beta, history_beta=self.history_beta, **weights)
         threshold: object = self.score_threshold
         if threshold is not None and (isinstance(threshold, bool) or not isinstance(threshold, Real) or math.isnan(threshold)):
             raise InputError(f"score_threshold must be a number or None, not {threshold!r:.60}.")

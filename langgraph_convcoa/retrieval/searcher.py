@@ -9,18 +9,17 @@ from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from langchain_core.documents import Document
 
 from langgraph_convcoa.retrieval.corpus import Corpus, Numbers, Passage, Query, View
 from langgraph_convcoa.retrieval.encoders.base import Vectors
 from langgraph_convcoa.retrieval.graph.index import Links
 from langgraph_convcoa.retrieval.graph.walk import FIRST, Walk, walk
+from langgraph_convcoa.retrieval.scoring.patterns import Mask
 from langgraph_convcoa.retrieval.scoring.topk import Ranking, associate, score, search
 
 _LONGEST_GAP = 20
 """Two parts of a document are neighbours if at most this many characters of white space are between them."""
-_Mask = npt.NDArray[np.bool_] | None
 _OF_THE_QUESTION = frozenset({"score", "certified", "quote", "association", "graph_path"})
 
 
@@ -109,7 +108,7 @@ def _lexical(corpus: Corpus, view: View, query: Query) -> Vectors | None:
 
 
 def _walked(
-    view: View, query: Query, ranking: Ranking, graph: tuple[Links, Numbers], extra: Vectors | None, allowed: _Mask
+    view: View, query: Query, ranking: Ranking, graph: tuple[Links, Numbers], extra: Vectors | None, allowed: Mask
 ) -> tuple[Ranking, Walk]:
     """The passages that a walk reached, by their mass, then the others. The scores are those of the search."""
     assert query.graph is not None

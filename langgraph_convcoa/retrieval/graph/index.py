@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -176,8 +176,7 @@ class GraphIndex:
 
     def save(self, path: str | Path) -> None:
         """Write the index to a file, completely or not at all."""
-        contents = self._contents
-        arrays = {field.name: getattr(contents, field.name) for field in fields(Contents)} | {"keys": self.keys}
+        arrays = vars(self._contents) | {"keys": self.keys}
         write_arrays(Path(path), arrays, kind=_KIND, version=_VERSION, settings={"source": self.source})
 
     @classmethod

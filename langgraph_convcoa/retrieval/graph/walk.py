@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -34,12 +33,7 @@ class Walk:
     question: str
     named: Mass  # (m,), mass of each entity at the start.
     steps: Sequence[Mass]  # (n,) each, mass of each passage: at the start, after one step, and so on.
-
-    @cached_property
-    def passages(self) -> Mass:
-        """(n,), the sum of each passage's mass over the steps."""
-        came: Mass = np.sum(self.steps, axis=0)
-        return came
+    passages: Mass  # (n,), the sum of each passage's mass over the steps.
 
     def path(self, passage: int, document: Callable[[int], Document]) -> list[str]:
         """The heaviest way to a passage, from "question": titles of passages, and names in quotation marks.
@@ -110,7 +104,7 @@ def walk(
         there = _moved(here, links.shares) + (named if step == 0 else 0)
         # Without the mass that returns to its passage.
         steps.append(settings.damping * np.maximum(_moved(there, links.parts) - links.back * here, 0))
-    return Walk(links, question, named, steps)
+    return Walk(links, question, named, steps, np.sum(steps, axis=0))
 
 
 def _moved(amounts: Mass, links: csr_array) -> Mass:

@@ -80,7 +80,7 @@ class Follower(Generic[_Index]):
 
     def keep_up(self, view: View) -> None:
         """After additions: write an existing file again if many passages are missing in it."""
-        if self._kept():
+        if _state(self.path):
             with self._guard:
                 self._compare(view)
                 late = behind(len(view) - self._saved, len(view))
@@ -89,7 +89,7 @@ class Follower(Generic[_Index]):
 
     def purge(self, view: View) -> None:
         """After deletions: remove the deleted passages from the file."""
-        if self._kept() and not self.save(view):
+        if _state(self.path) and not self.save(view):
             self.discard()
 
     def discard(self) -> None:
@@ -152,9 +152,6 @@ class Follower(Generic[_Index]):
             return False
         self._index, self._saved = index, len(index)
         return True
-
-    def _kept(self) -> bool:
-        return self.path is not None and self.path.is_file()
 
     def _current(self, view: View) -> _Index:
         """The index for a view; its entries are the passages of `self._numbers`. The caller holds the guard."""

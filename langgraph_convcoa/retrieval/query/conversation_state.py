@@ -201,20 +201,13 @@ class StateEncoder:
         pairs = zip(queries, patterns, strict=True)
         rows = [state(vectors[query], history, history_weight, history_beta) for query, history in pairs]
         states = np.stack(rows) if rows else np.zeros((0, self.encoder.dimension), dtype=np.float32)
-        return self._with_query_encoder(states, vectors, queries, kept)
+        followed = [row for row, history in enumerate(kept) if history]
+        if self.model is not None and self.model.query_encoder is not None and followed:
+            earlier = [[(question.strip(), answer.strip()) for question, answer in kept[row]] for row in followed]
+            encoded = self.model.query_encoder.encode([queries[row] for row in followed], earlier)
+            questions = np.stack([vectors[queries[row]] for row in followed])
+            states[followed] = mixed_states(encoded, questions, states[followed], self.model.state_weight, self.model.gate)
+        return states
 
     def _encode(self, texts: list[str]) -> Vectors:
         return normalised(self.encoder.encode_queries(texts), len(texts), self.encoder.dimension, self.encoder.name)
-
-    def _with_query_encoder(
-        self, states: Vectors, vectors: Mapping[str, Vectors], queries: Sequence[str], histories: Sequence[Sequence[Turn]]
-    ) -> Vectors:
-        """The states mixed with the query encoder's vectors of the questions with their turns."""
-        model, rows = self.model, [row for row, history in enumerate(histories) if history]
-        if model is None or model.query_encoder is None or not rows:
-            return states
-        turns = [[(question.strip(), answer.strip()) for question, answer in histories[row]] for row in rows]
-        encoded = model.query_encoder.encode([queries[row] for row in rows], turns)
-        questions = np.stack([vectors[queries[row]] for row in rows])
-        states[rows] = mixed_states(encoded, questions, states[rows], model.state_weight, model.gate)
-        return states

@@ -64,17 +64,16 @@ class Differences:
             tensors[name + _SCALES] = scales
         return cls(tensors, fingerprint(base))
 
-    def added(self, name: str) -> Array:
-        """The difference of a tensor, float32."""
-        change: Array = self.tensors[name].astype(np.float32)
-        return change * self.tensors[name + _SCALES] if name + _SCALES in self.tensors else change
-
     def added_to(self, weights: Mapping[str, Array], base: str) -> dict[str, Array]:
         """An encoder's weights plus the differences; RetrievalError for another encoder's weights."""
         if fingerprint(weights) != self.base_hash:
             fault = f"The query encoder was trained from other weights than those of the encoder {base!r} here"
             raise RetrievalError(f"{fault}; train one for this encoder, or use model='untrained'.")
-        return {name: weight + self.added(name) if name in self.tensors else weight for name, weight in weights.items()}
+        changed = dict(weights)
+        for name in weights.keys() & self.tensors.keys():
+            change: Array = self.tensors[name].astype(np.float32)
+            changed[name] = changed[name] + change * self.tensors.get(name + _SCALES, np.float32(1))
+        return changed
 
     def add_to(self, weights: Mapping[str, Tensor], base: str) -> None:
         """Like `added_to`, but change the weights of a network in place."""

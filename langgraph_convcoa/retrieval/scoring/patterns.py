@@ -20,6 +20,10 @@ PatternType: TypeAlias = Literal["float32", "int8"]
 
 PATTERN_TYPES: tuple[PatternType, ...] = get_args(PatternType)
 
+Rows = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_] | None
+"""(n,), True for passages that may be returned; None for all."""
+
 _LARGEST_INT8 = 127
 _ROWS = 4_096
 # A block's products fit one core's cache. int8 products are fast, so their blocks are larger.
@@ -81,12 +85,12 @@ class Patterns:
         """Patterns start to stop as float32, (stop - start, d)."""
         return self.take(slice(start, stop))
 
-    def take(self, rows: npt.NDArray[np.int64] | slice) -> Vectors:
+    def take(self, rows: Rows | slice) -> Vectors:
         """The patterns with the given numbers as float32, (len(rows), d)."""
         values: Vectors = self.values[rows]
         return values if self.scales is None else values.astype(np.float32) * self.scales[rows, None]
 
-    def select(self, sets: npt.NDArray[np.int64]) -> Patterns:
+    def select(self, sets: Rows) -> Patterns:
         """A copy of some sets, in the given order."""
         rows, offsets = rows_of(self.offsets, sets)
         return Patterns(self.values[rows], offsets, None if self.scales is None else self.scales[rows], self.dtype)
@@ -104,9 +108,7 @@ class Patterns:
         return np.stack([whole, np.maximum.reduceat(lengths, firsts) if self.n else whole])
 
 
-def rows_of(
-    offsets: npt.NDArray[np.int64], sets: npt.NDArray[np.int64]
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def rows_of(offsets: Rows, sets: Rows) -> tuple[Rows, Rows]:
     """The rows of some sets, one set after another, and the offsets of the sets in these rows."""
     sizes = np.diff(offsets)[sets]
     chosen = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(sizes, dtype=np.int64)])
@@ -139,23 +141,15 @@ def encode_patterns(vectors: Vectors, dtype: PatternType) -> tuple[npt.NDArray[A
     return np.clip(np.rint(vectors / scales[:, None]), -_LARGEST_INT8, _LARGEST_INT8).astype(np.int8), scales
 
 
-@dataclass(frozen=True, eq=False)
-class Terms:
-    """The terms of a score besides the patterns and the states."""
-
-    beta: float
-    passage_weight: float
-    allowed: npt.NDArray[np.bool_] | None  # (n,), True for passages that may be returned.
-    extra: Vectors | None  # (q, n), added to each passage's score.
-
-
-def first_pass(patterns: Patterns, states: Vectors, terms: Terms, each: Each) -> Vectors:
-    """Bound every score by w <x, y_0> + max_j <x, y_j> + extra, (q, n); -infinity where not allowed.
+def first_pass(
+    patterns: Patterns, states: Vectors, passage_weight: float, allowed: Mask, extra: Vectors | None, each: Each
+) -> Vectors:
+    """Bound every score by w <x, y_0> + max_j <x, y_j> + extra, (q, n); -infinity for passages that are not `allowed` (n,).
 
     int8 patterns are multiplied with int8 states x^; the bound is then wider by |x - x^| (w |y_0| + max_j |y_j|).
     """
     bounds = np.empty((len(states), patterns.n), dtype=np.float32)
-    weight = np.float32(terms.passage_weight)
+    weight = np.float32(passage_weight)
     queries: npt.NDArray[Any] = states
     if patterns.dtype == "int8":
         queries, steps, errors = rounded(states)
@@ -165,7 +159,7 @@ def first_pass(patterns: Patterns, states: Vectors, terms: Terms, each: Each) ->
     def bound(block: tuple[int, int]) -> None:
         """Fill in the bounds of the sets a to b."""
         a, b = block
-        allowed, offsets = terms.allowed, patterns.offsets
+        offsets = patterns.offsets
         if allowed is not None and not allowed[a:b].any():
             bounds[:, a:b] = -np.inf
             return
@@ -178,8 +172,8 @@ def first_pass(patterns: Patterns, states: Vectors, terms: Terms, each: Each) ->
         if patterns.dtype == "int8":
             best *= steps.astype(np.float32)
             best += (weight * whole[a:b] + longest[a:b]) * slack
-        if terms.extra is not None:
-            best += terms.extra.T[a:b]
+        if extra is not None:
+            best += extra.T[a:b]
         if allowed is not None:
             best[~allowed[a:b]] = -np.inf
         bounds[:, a:b] = best.T

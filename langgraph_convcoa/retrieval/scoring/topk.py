@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -13,7 +14,7 @@ import numpy.typing as npt
 
 from langgraph_convcoa.errors import InputError, RetrievalError
 from langgraph_convcoa.retrieval.encoders.base import Vectors
-from langgraph_convcoa.retrieval.scoring.patterns import Each, Patterns, Terms, first_pass
+from langgraph_convcoa.retrieval.scoring.patterns import Each, Mask, Patterns, Rows, first_pass
 from langgraph_convcoa.retrieval.threads import cores
 
 _QUERIES = 64
@@ -31,15 +32,15 @@ _COPIED = 2_500_000
 # Replaces -inf, so that sums stay finite. The largest score is 0, and scores below -1 have no weight.
 _NONE = -2.0
 
-Rows = npt.NDArray[np.int64]
+Scores = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
 class Ranking:
     """The best passages for one query."""
 
-    indices: npt.NDArray[np.int64]  # Passage numbers, best first; equal scores in the order of the numbers.
-    scores: npt.NDArray[np.float64]  # w <x, y_0> + sim(z, x) + extra of each passage.
+    indices: Rows  # Passage numbers, best first; equal scores in the order of the numbers.
+    scores: Scores  # w <x, y_0> + sim(z, x) + extra of each passage.
     certified: bool  # True if these are proved to be the best of all allowed passages, for the stored patterns.
     scored: int  # Passages scored in full.
 
@@ -51,7 +52,7 @@ def search(
     k: int,
     beta: float = 10.0,
     passage_weight: float = 1.0,
-    allowed: npt.NDArray[np.bool_] | None = None,
+    allowed: Mask = None,
     extra: Vectors | None = None,
 ) -> list[Ranking]:
     """The k best passages for each query state (q, d), the same as by scoring every passage in full.
@@ -80,24 +81,38 @@ def search(
     states = np.ascontiguousarray(states, dtype=np.float32)
     _check_arrays(patterns, states, allowed, extra)
     pool = patterns.n if allowed is None else int(allowed.sum())
-    if pool == 0:
+    if pool == 0 or not len(states):
         return [Ranking(np.zeros(0, dtype=np.int64), np.zeros(0), True, 0) for _ in states]
-    terms = Terms(beta, float(passage_weight), allowed, extra)
+    again = partial(search, k=k, beta=beta, passage_weight=passage_weight)
     rows = pool * len(patterns.values) / patterns.n
     few = rows * _SHARE < len(patterns.values) and rows * patterns.values.itemsize * patterns.d < _COPIED_BYTES
     if allowed is not None and few:
         chosen = np.flatnonzero(allowed)
-        terms = replace(terms, allowed=None, extra=None if extra is None else extra[:, chosen])
-        found = _search(patterns.select(chosen), states, terms, k, pool)
+        found = again(patterns.select(chosen), states, extra=None if extra is None else extra[:, chosen])
         return [replace(ranking, indices=chosen[ranking.indices]) for ranking in found]
-    rankings: list[Ranking] = []
     budget = max(_PRODUCT_BYTES, patterns.values.nbytes // _SHARE)
     step = min(_QUERIES, max(1, budget // (4 * len(patterns.values))))
-    for start in range(0, len(states), step):
-        part = slice(start, start + step)
-        own = terms if extra is None else replace(terms, extra=extra[part])
-        rankings += _search(patterns, states[part], own, k, pool)
-    return rankings
+    if len(states) > step:
+        rankings: list[Ranking] = []
+        for start in range(0, len(states), step):
+            part = slice(start, start + step)
+            rankings += again(patterns, states[part], allowed=allowed, extra=None if extra is None else extra[part])
+        return rankings
+    # A pool starts no thread before its first job.
+    with ThreadPoolExecutor(cores(), "matrices") as threads:
+        each: Each = threads.map if cores() > 1 and patterns.values.size > _WORTH_THREADS else map
+        bounds = first_pass(patterns, states, passage_weight, allowed, extra, each)
+
+        def rank(row: int) -> Ranking:
+            own = None if extra is None else extra[row]
+            exact = partial(score, patterns, states[row], beta=beta, passage_weight=passage_weight, extra=own)
+            # Usually few more than k sets are needed; rounded queries have wider bounds.
+            wanted = 2 * k + 32 if patterns.dtype == "int8" else k + k // 2 + 32
+            # The state's greatest possible score, with patterns of length 1.
+            reach = (passage_weight + 1) * float(np.linalg.norm(states[row].astype(np.float64)))
+            return _rank(exact, bounds[row], min(k, pool), pool, wanted, _ROUNDING * max(1.0, reach))
+
+        return list(each(rank, range(len(states))))
 
 
 def check_settings(k: int, **numbers: float) -> None:
@@ -111,7 +126,7 @@ def check_settings(k: int, **numbers: float) -> None:
             raise InputError(f"{name} must be a number of at least 0, not {value}.")
 
 
-def _check_arrays(patterns: Patterns, states: Vectors, allowed: npt.NDArray[np.bool_] | None, extra: Vectors | None) -> None:
+def _check_arrays(patterns: Patterns, states: Vectors, allowed: Mask, extra: Vectors | None) -> None:
     if states.ndim != 2 or states.shape[1] != patterns.d:
         raise RetrievalError(
             f"The query vectors have shape {states.shape} but the memory holds vectors of length {patterns.d}; "
@@ -128,18 +143,14 @@ def _check_arrays(patterns: Patterns, states: Vectors, allowed: npt.NDArray[np.b
         )
 
 
-def associate(
-    patterns: Patterns, index: int, state: Vectors, beta: float
-) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+def associate(patterns: Patterns, index: int, state: Vectors, beta: float) -> tuple[Scores, Scores]:
     """The association weights of a passage's windows for a query state (d), which add up to one, and their products."""
     rows = np.arange(int(patterns.offsets[index]) + 1, int(patterns.offsets[index + 1]))
     products = _row_products(patterns, state, rows)
     return sparsemax(products, beta=beta), products
 
 
-def sparsemax(
-    scores: npt.NDArray[Any], *, beta: float = 1.0, mask: npt.NDArray[np.bool_] | None = None
-) -> npt.NDArray[np.float64]:
+def sparsemax(scores: npt.NDArray[Any], *, beta: float = 1.0, mask: npt.NDArray[np.bool_] | None = None) -> Scores:
     """The Euclidean projection of `beta * scores` on the simplex (Martins & Astudillo 2016; Pan et al. 2024b, section 4).
 
     Scores are (..., n). The mask of the same shape is True where an entry may have weight. Weights are of the same shape and
@@ -149,8 +160,6 @@ def sparsemax(
     Example:
         >>> sparsemax(np.array([1.0, 0.5, -0.5])).tolist()
         [0.75, 0.25, 0.0]
-        >>> sparsemax(np.array([1.0, 1.0, 0.5]), beta=math.inf).tolist()
-        [0.5, 0.5, 0.0]
     """
     z = np.asarray(scores, dtype=np.float64)
     if z.shape[-1] == 0:
@@ -165,30 +174,13 @@ def sparsemax(
     sums = ordered.cumsum(axis=-1)
     support = np.maximum((1 + np.arange(1, z.shape[-1] + 1) * ordered > sums).sum(axis=-1, keepdims=True), 1)
     threshold = (np.take_along_axis(sums, support - 1, axis=-1) - 1) / support
-    weights: npt.NDArray[np.float64] = np.maximum(z - threshold, 0) * allowed
+    weights: Scores = np.maximum(z - threshold, 0) * allowed
     return weights
 
 
-def _search(patterns: Patterns, states: Vectors, terms: Terms, k: int, pool: int) -> list[Ranking]:
-    # A pool starts no thread before its first job.
-    with ThreadPoolExecutor(cores(), "matrices") as threads:
-        each: Each = threads.map if cores() > 1 and patterns.values.size > _WORTH_THREADS else map
-        bounds = first_pass(patterns, states, terms, each)
-        return list(
-            each(lambda row: _rank(patterns, states[row], terms, row, bounds[row], min(k, pool), pool), range(len(states)))
-        )
-
-
-def _rank(patterns: Patterns, state: Vectors, terms: Terms, row: int, bounds: Vectors, k: int, pool: int) -> Ranking:
-    """Score sets in the order of their bounds (n,) until no bound left reaches the k-th score."""
-    extra = None if terms.extra is None else terms.extra[row]
-    exact = partial(score, patterns, state, beta=terms.beta, passage_weight=terms.passage_weight, extra=extra)
-    # Usually few more than k sets are needed; rounded queries have wider bounds.
-    wanted = min(pool, 2 * k + 32 if patterns.dtype == "int8" else k + k // 2 + 32)
-    # The state's greatest possible score, with patterns of length 1.
-    reach = (terms.passage_weight + 1) * float(np.linalg.norm(state.astype(np.float64)))
-    rounding = _ROUNDING * max(1.0, reach)
-    n = len(bounds)
+def _rank(exact: Callable[[Rows], Scores], bounds: Vectors, k: int, pool: int, wanted: int, rounding: float) -> Ranking:
+    """Score sets in the order of their bounds (n,), `wanted` at first, until no bound left reaches the k-th score."""
+    n, wanted = len(bounds), min(pool, wanted)
     while True:
         # The sets of the largest bounds, in order; NaN comes first. One more set than wanted, for the best bound left.
         first = max(n - wanted - 1, 0)
@@ -213,7 +205,7 @@ def _rank(patterns: Patterns, state: Vectors, terms: Terms, row: int, bounds: Ve
 
 def score(
     patterns: Patterns, state: Vectors, sets: Rows, *, beta: float, passage_weight: float, extra: Vectors | None
-) -> npt.NDArray[np.float64]:
+) -> Scores:
     """Score some passages for a query state x (d): w <x, y_0> + sum_j sparsemax(beta a)_j a_j + extra, with a = Y x.
 
     `extra` is (n,). RetrievalError if a stored pattern is damaged.
@@ -242,7 +234,7 @@ def score(
     return scores
 
 
-def _row_products(patterns: Patterns, state: Vectors, rows: Rows) -> npt.NDArray[np.float64]:
+def _row_products(patterns: Patterns, state: Vectors, rows: Rows) -> Scores:
     """Exact products of the stored patterns of some rows with a query state, (len(rows),)."""
     # Row by row: in a matrix product the last bits depend on the place of a row.
     products = np.einsum("nd,d->n", patterns.values[rows].astype(np.float64), state.astype(np.float64))
