@@ -44,13 +44,12 @@ def open_retriever(
         check_not_shards(Path(docs))
         documents = load_documents(documents_path(docs), progress=progress, max_bytes=int(max_mb * 1e6))
     # Imported after the documents are read: the import takes seconds, and a wrong path should fail at once.
-    from langgraph_convcoa.retrieval.progress import LongWork
     from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 
     if documents is None:
         return HopfieldRetriever.from_pretrained(docs, k=k, **chosen)
     store = open_cache() if cache else None
-    advice = LongWork(f"This may take over a minute. To avoid this the next time: convcoa index {docs} --out DIR")
+    advice = f"This may take over a minute. To avoid this the next time: convcoa index {docs} --out DIR"
     return HopfieldRetriever.from_documents(documents, k=k, cache=store, progress=advice if progress else False, **chosen)
 
 

@@ -1,10 +1,4 @@
-"""Hopfield layers: three of four configurations (Pan et al. 2024b, app. F). Memory retrieval is `attention.retrieve`.
-
-    Z = act(beta R W_Q W_K^T Y^T) Y W_K W_V
-
-    SparseHopfield(R, Y)        W_Q, W_K, W_V learned: instead of attention
-    SparseHopfieldPooling(Y)    Q learned: one output for each prototype query
-    SparseHopfieldLayer(R)      Y is the identity, so K = W_K: learned stored patterns
+"""Hopfield layers: three of four configurations (Pan et al. 2024b, app. F). Memory retrieval is `functional.retrieve`.
 
 Heads cut Q and K into equal parts along the association dimension. Each head retrieves in its part with its own beta. W_V
 acts on all parts together. There is no normalisation and no bias.
@@ -18,8 +12,7 @@ from typing import Self, TypedDict, Unpack
 import torch
 from torch import Tensor, nn
 
-from langgraph_convcoa.hopfield.attention import Retrieved, retrieve, split
-from langgraph_convcoa.hopfield.sparsity import Activation, check_activation
+from langgraph_convcoa.hopfield.functional import Activation, Retrieved, check_activation, retrieve
 
 
 class Dynamics(TypedDict, total=False):
@@ -28,7 +21,7 @@ class Dynamics(TypedDict, total=False):
     heads: int  # Divides the association dimension.
     beta: float | Tensor | None  # A number, or a tensor () or (heads,); 1 / sqrt(association_dim / heads) when None.
     learn_beta: bool  # Each head learns its beta, as its logarithm.
-    activation: Activation  # "sparsemax", "entmax15", "softmax" or "softmax_1".
+    activation: Activation  # "sparsemax", "entmax15" or "softmax".
     update_steps: int  # 1 or more.
     eps: float  # After a step of at most this length a query makes only its last step.
 
@@ -38,8 +31,8 @@ class HopfieldHeads(nn.Module):
 
     def __init__(
         self,
-        association_dim: int,
-        output_dim: int,
+        dim: int,
+        association_dim: int | None,
         *,
         heads: int = 1,
         beta: float | Tensor | None = None,
@@ -49,6 +42,7 @@ class HopfieldHeads(nn.Module):
         eps: float = 1e-4,
     ) -> None:
         super().__init__()
+        self.association_dim = association_dim = dim if association_dim is None else association_dim
         if heads < 1 or association_dim < 1 or association_dim % heads:
             raise ValueError(f"heads must divide association_dim; {heads} does not divide {association_dim}.")
         if update_steps < 1 or not eps >= 0:
@@ -59,7 +53,7 @@ class HopfieldHeads(nn.Module):
         betas = betas.to(torch.get_default_device(), torch.get_default_dtype())
         self.log_beta = nn.Parameter(betas.log()) if learn_beta else None
         self.register_buffer("fixed_beta", None if learn_beta else betas)
-        self.value = nn.Linear(association_dim, output_dim, bias=False)
+        self.value = nn.Linear(association_dim, dim, bias=False)
 
     @property
     def beta(self) -> Tensor:
@@ -77,10 +71,8 @@ class HopfieldHeads(nn.Module):
             raise ValueError(f"{name} must be (batch, length, dim) or (length, dim) with dim {dim}, not {tuple(given.shape)}.")
         return given.unsqueeze(0) if given.ndim == 2 else given
 
-    def _attend(
-        self, query: Tensor, stored: Tensor, stored_mask: Tensor | None, pair_mask: Tensor | None, chunks: int | None
-    ) -> Retrieved:
-        """Q (batch, m, a) and K (batch, n, a) -> state (batch, heads, [k,] m, a / heads) and its weights."""
+    def _attend(self, query: Tensor, stored: Tensor, stored_mask: Tensor | None, pair_mask: Tensor | None) -> Retrieved:
+        """Q (batch, m, a) and K (batch, n, a) -> state (batch, heads, m, a / heads) and its weights."""
         if len({len(query), len(stored)} - {1}) > 1:
             raise ValueError(
                 f"Queries are a batch of {len(query)}, stored patterns one of {len(stored)}: they must be equal, or one 1."
@@ -90,15 +82,12 @@ class HopfieldHeads(nn.Module):
             x.reshape(*x.shape[:-1], self.heads, x.shape[-1] // self.heads).transpose(-2, -3) for x in (query, stored)
         )
         beta = self.beta.view(-1, 1, 1)
-        if chunks is not None:
-            query, beta = query.unsqueeze(-3), beta.unsqueeze(-1)
-            stored, mask = split(stored, chunks, mask)
         return retrieve(
             query, stored, beta=beta, activation=self.activation, mask=mask, update_steps=self.update_steps, eps=self.eps
         )
 
     def _output(self, found: Retrieved, batched: bool) -> Tensor:
-        """The heads side by side, through W_V: (batch, [k,] m, output), without the batch if the input has none."""
+        """The heads side by side, through W_V: (batch, m, output), without the batch if the input has none."""
         output: Tensor = self.value(found.state.movedim(1, -2).flatten(-2))
         return output if batched else output.squeeze(0)
 
@@ -117,17 +106,14 @@ class SparseHopfield(HopfieldHeads):
         >>> queries, stored = torch.randn(4, 3, 8), torch.randn(4, 10, 8)
         >>> layer(queries, stored).shape, layer.association(queries, stored).shape
         (torch.Size([4, 3, 8]), torch.Size([4, 2, 3, 10]))
-        >>> layer(queries, stored, chunks=5).shape
-        torch.Size([4, 5, 3, 8])
     """
 
     def __init__(
         self, dim: int, stored_dim: int | None = None, association_dim: int | None = None, **dynamics: Unpack[Dynamics]
     ) -> None:
-        association_dim = dim if association_dim is None else association_dim
-        super().__init__(association_dim, dim, **dynamics)
-        self.query = nn.Linear(dim, association_dim, bias=False)
-        self.key = nn.Linear(dim if stored_dim is None else stored_dim, association_dim, bias=False)
+        super().__init__(dim, association_dim, **dynamics)
+        self.query = nn.Linear(dim, self.association_dim, bias=False)
+        self.key = nn.Linear(dim if stored_dim is None else stored_dim, self.association_dim, bias=False)
 
     @torch.no_grad()
     def identity_(self) -> Self:
@@ -139,36 +125,24 @@ class SparseHopfield(HopfieldHeads):
         return self
 
     def forward(
-        self,
-        query: Tensor,
-        stored: Tensor,
-        *,
-        stored_mask: Tensor | None = None,
-        pair_mask: Tensor | None = None,
-        chunks: int | None = None,
+        self, query: Tensor, stored: Tensor, *, stored_mask: Tensor | None = None, pair_mask: Tensor | None = None
     ) -> Tensor:
-        """Retrieve from the stored patterns with each query.
+        """Retrieve from the stored patterns Y with each query of R.
 
-        Args:
-            query: R, (batch, m, dim), or (m, dim) for all of the batch. A shape that does not fit raises ValueError.
-            stored: Y, (batch, n, stored_dim), or (n, stored_dim) for all of the batch.
-            stored_mask: (batch, n) or (n,), False for padding (the opposite of torch's key_padding_mask).
-            pair_mask: (batch, m, n) or (m, n), True where the query may retrieve the pattern.
-            chunks: Cut Y into this many parts k of ceil(n / k) patterns, and retrieve from each alone, with the same weights
-                (Pan et al. 2024b, sec. 4.2). sim(z_i, x) says which part fits the query best.
+        R is (batch, m, dim), Y (batch, n, stored_dim); either may lack the batch, and is then for all of it. `stored_mask`,
+        (batch, n) or (n,), is False for padding (the opposite of torch's key_padding_mask). `pair_mask`, (batch, m, n) or
+        (m, n), is True where the query may retrieve the pattern. ValueError for another shape.
 
-        Returns:
-            Z, (batch, m, dim), or (m, dim) if neither input has a batch; zeros for a query that may retrieve nothing. With
-            chunks (batch, k, m, dim).
+        Returns Z, (batch, m, dim), without the batch if neither input has one; zeros for a query that may retrieve nothing.
         """
-        found = self._attend(*self._project(query, stored), stored_mask, pair_mask, chunks)
+        found = self._attend(*self._project(query, stored), stored_mask, pair_mask)
         return self._output(found, batched=max(query.ndim, stored.ndim) == 3)
 
     def association(
         self, query: Tensor, stored: Tensor, *, stored_mask: Tensor | None = None, pair_mask: Tensor | None = None
     ) -> Tensor:
         """The weights (batch, heads, m, n) of the stored patterns, by which `forward` retrieves for the same arguments."""
-        return self._attend(*self._project(query, stored), stored_mask, pair_mask, None).weights
+        return self._attend(*self._project(query, stored), stored_mask, pair_mask).weights
 
     def _project(self, query: Tensor, stored: Tensor) -> tuple[Tensor, Tensor]:
         queries = self.query(self._batched(query, "query", self.query.in_features))
@@ -188,22 +162,14 @@ class SparseHopfieldPooling(HopfieldHeads):
     def __init__(
         self, dim: int, prototypes: int = 1, association_dim: int | None = None, **dynamics: Unpack[Dynamics]
     ) -> None:
-        association_dim = dim if association_dim is None else association_dim
-        super().__init__(association_dim, dim, **dynamics)
-        self.prototypes = _learned(prototypes, association_dim, "prototypes")
-        self.key = nn.Linear(dim, association_dim, bias=False)
+        super().__init__(dim, association_dim, **dynamics)
+        self.prototypes = _learned(prototypes, self.association_dim, "prototypes")
+        self.key = nn.Linear(dim, self.association_dim, bias=False)
 
-    def forward(
-        self,
-        stored: Tensor,
-        *,
-        stored_mask: Tensor | None = None,
-        pair_mask: Tensor | None = None,
-        chunks: int | None = None,
-    ) -> Tensor:
+    def forward(self, stored: Tensor, *, stored_mask: Tensor | None = None, pair_mask: Tensor | None = None) -> Tensor:
         """Retrieve with each prototype: Z, (batch, prototypes, dim) from Y, (batch, n, dim); otherwise as SparseHopfield."""
         keys = self.key(self._batched(stored, "stored", self.key.in_features))
-        found = self._attend(self.prototypes.unsqueeze(0), keys, stored_mask, pair_mask, chunks)
+        found = self._attend(self.prototypes.unsqueeze(0), keys, stored_mask, pair_mask)
         return self._output(found, batched=stored.ndim == 3)
 
 
@@ -218,18 +184,14 @@ class SparseHopfieldLayer(HopfieldHeads):
     """
 
     def __init__(self, dim: int, patterns: int, association_dim: int | None = None, **dynamics: Unpack[Dynamics]) -> None:
-        association_dim = dim if association_dim is None else association_dim
-        super().__init__(association_dim, dim, **dynamics)
-        self.query = nn.Linear(dim, association_dim, bias=False)
-        self.patterns = _learned(patterns, association_dim, "patterns")
+        super().__init__(dim, association_dim, **dynamics)
+        self.query = nn.Linear(dim, self.association_dim, bias=False)
+        self.patterns = _learned(patterns, self.association_dim, "patterns")
 
-    def forward(self, query: Tensor, *, pair_mask: Tensor | None = None, chunks: int | None = None) -> Tensor:
-        """Retrieve from the learned patterns with each query: Z, (batch, m, dim) from R, (batch, m, dim).
-
-        The masks and chunks are as in SparseHopfield, with n = `patterns`.
-        """
+    def forward(self, query: Tensor, *, pair_mask: Tensor | None = None) -> Tensor:
+        """Retrieve from the learned patterns with each query: Z, (batch, m, dim) from R, (batch, m, dim); n is `patterns`."""
         queries = self.query(self._batched(query, "query", self.query.in_features))
-        found = self._attend(queries, self.patterns.unsqueeze(0), None, pair_mask, chunks)
+        found = self._attend(queries, self.patterns.unsqueeze(0), None, pair_mask)
         return self._output(found, batched=query.ndim == 3)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,45 +19,34 @@ from langgraph_convcoa.files import replacing
 _TYPES = {"U8": np.uint8, "I32": np.int32, "I64": np.int64, "F32": np.float32}
 
 
-class ArrayFile:
+def read_arrays(path: Path, *, kind: str, version: int) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
     """The arrays of a file as read-only memory maps, and the JSON values that were written with them.
 
-    Call `check` before the first use. RetrievalError if the file is missing, cut off, or of another kind or version.
+    Everything is read once to compare checksums. RetrievalError for a missing or damaged file, or another kind or version.
     """
-
-    def __init__(self, path: Path, *, kind: str, version: int) -> None:
-        self.path = path
-        self._checked = False
-        self._lock = threading.Lock()
-        if not path.is_file():
-            raise RetrievalError(f"There is no file {path}; build the index again.")
-        try:
-            # safetensors checks the header and that the arrays lie within the file.
-            with safe_open(path, framework="np") as opened:
-                metadata = opened.metadata() or {}
-            if metadata.get("kind") != kind:
-                raise RetrievalError(f"{path} is no {kind} file; name another one.")
-            if metadata.get("version") != str(version):
-                raise RetrievalError(f"{path} is of version {metadata.get('version')}, not {version}; build the index again.")
-            self.settings: dict[str, Any] = json.loads(metadata["settings"])
-            self._sums: dict[str, int] = json.loads(metadata["crc32"])
-            if self._sums.pop("") != zlib.crc32(metadata["settings"].encode()):
-                raise ValueError("its settings fail their checksum")
-            self.arrays = mapped_tensors(path)
-        except (SafetensorError, OSError, KeyError, ValueError) as error:
-            raise RetrievalError(f"{path} is damaged or cut off ({first_line(error)}); build the index again.") from None
-        if self.arrays.keys() != self._sums.keys():
-            raise RetrievalError(f"{path} is damaged: its checksums do not name its arrays; build the index again.")
-
-    def check(self) -> None:
-        """Read everything once and compare checksums; RetrievalError for a damaged array."""
-        with self._lock:
-            if self._checked:
-                return
-            for name, values in self.arrays.items():
-                if checksum(values) != self._sums[name]:
-                    raise RetrievalError(f"{self.path} is damaged: {name} fails its checksum; build the index again.")
-            self._checked = True
+    if not path.is_file():
+        raise RetrievalError(f"There is no file {path}; build the index again.")
+    try:
+        # safetensors checks the header and that the arrays lie within the file.
+        with safe_open(path, framework="np") as opened:
+            metadata = opened.metadata() or {}
+        if metadata.get("kind") != kind:
+            raise RetrievalError(f"{path} is no {kind} file; name another one.")
+        if metadata.get("version") != str(version):
+            raise RetrievalError(f"{path} is of version {metadata.get('version')}, not {version}; build the index again.")
+        settings: dict[str, Any] = json.loads(metadata["settings"])
+        sums: dict[str, int] = json.loads(metadata["crc32"])
+        if sums.pop("") != zlib.crc32(metadata["settings"].encode()):
+            raise ValueError("its settings fail their checksum")
+        arrays = mapped_tensors(path)
+    except (SafetensorError, OSError, KeyError, ValueError) as error:
+        raise RetrievalError(f"{path} is damaged or cut off ({first_line(error)}); build the index again.") from None
+    if arrays.keys() != sums.keys():
+        raise RetrievalError(f"{path} is damaged: its checksums do not name its arrays; build the index again.")
+    for name, values in arrays.items():
+        if checksum(values) != sums[name]:
+            raise RetrievalError(f"{path} is damaged: {name} fails its checksum; build the index again.")
+    return arrays, settings
 
 
 def write_arrays(

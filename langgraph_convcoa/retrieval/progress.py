@@ -6,22 +6,13 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
-
-@dataclass(frozen=True)
-class LongWork:
-    """A bar that also prints advice once the work is expected to take over a minute."""
-
-    advice: str
-
-
-Progress = bool | LongWork | Callable[[int, int], None]
+Progress = bool | str | Callable[[int, int], None]
 """True for a bar on standard error (a line every half minute if it is no terminal), False for silence, or a function that is
-called with (done, total)."""
+called with (done, total). A text is printed beside the bar once the work is expected to take over a minute."""
 
 _LINE_EVERY = 30.0
-# Seconds until the remaining time is known, and the remaining seconds from which advice is given.
+# Advice is given if work of over _ADVICE_AFTER seconds will take over _LONG seconds more.
 _ADVICE_AFTER, _LONG = 3.0, 60.0
 
 
@@ -34,9 +25,8 @@ def track(progress: Progress, total: int | None, description: str) -> Iterator[C
     if progress is False or total == 0:
         yield lambda _steps: None
         return
-    if progress is True or isinstance(progress, LongWork):
-        with _shown(progress.advice if isinstance(progress, LongWork) else "", total, description) as show:
-            yield show
+    if progress is True or isinstance(progress, str):
+        yield from _shown("" if progress is True else progress, total, description)
         return
     report, done = progress, 0
 
@@ -48,7 +38,6 @@ def track(progress: Progress, total: int | None, description: str) -> Iterator[C
     yield advance
 
 
-@contextmanager
 def _shown(advice: str, total: int | None, description: str) -> Iterator[Callable[[int], None]]:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
@@ -70,13 +59,9 @@ def _shown(advice: str, total: int | None, description: str) -> Iterator[Callabl
                 console.out(advice)
             if not console.is_terminal and now - told >= _LINE_EVERY:
                 told = now
-                console.out(_line(description, int(task.completed), total, left))
+                line = f"{description}: {int(task.completed)}" + ("" if total is None else f" of {total}")
+                if total is not None and left is not None:
+                    line += f", about {left / 60:.0f} min left" if left >= 90 else f", about {left:.0f} s left"
+                console.out(line)
 
         yield show
-
-
-def _line(description: str, done: int, total: int | None, left: float | None) -> str:
-    """A line such as "Encoding: 512 of 2048, about 3 min left"; `left` is in seconds."""
-    if total is None or left is None:
-        return f"{description}: {done}" if total is None else f"{description}: {done} of {total}"
-    return f"{description}: {done} of {total}, about {f'{left / 60:.0f} min' if left >= 90 else f'{left:.0f} s'} left"

@@ -34,14 +34,12 @@ from langgraph_convcoa.retrieval.index.database import SHARDS_REMOVED
 from langgraph_convcoa.retrieval.index.index import Index, encoder_of, open_or_create, save_index
 from langgraph_convcoa.retrieval.memory_corpus import MemoryCorpus, build_memory, empty_memory
 from langgraph_convcoa.retrieval.progress import Progress
-from langgraph_convcoa.retrieval.query.conversation_state import History, StateEncoder, history_pairs, messages_of
+from langgraph_convcoa.retrieval.query.conversation_state import History, StateEncoder, checked_questions, messages_of
 from langgraph_convcoa.retrieval.query.model import MODEL_FOLDER, RetrieverModel, model_for, opened_model, stated_model
 from langgraph_convcoa.retrieval.scoring.patterns import PatternType
 from langgraph_convcoa.retrieval.scoring.topk import check_settings
-from langgraph_convcoa.retrieval.searcher import Hit, find, hit_document
-from langgraph_convcoa.retrieval.surroundings import joined, surroundings
+from langgraph_convcoa.retrieval.searcher import Hit, find, hit_document, joined, surroundings
 from langgraph_convcoa.retrieval.vectorstore import VectorStoreCorpus
-from langgraph_convcoa.text.clean import clean
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -159,8 +157,7 @@ class HopfieldRetriever(EditableRetriever):
         """Encode documents and make a retriever over them, in memory or in an index on disk.
 
         Args:
-            documents: Long documents become passages `{id}#{n}`; `metadata["title"]` is encoded with the text. An empty
-                list makes an empty retriever.
+            documents: Long documents become passages `{id}#{n}`; `metadata["title"]` is encoded with the text.
             k: The most documents that are returned.
             encoder: An encoder, LangChain embeddings or a model name; all-MiniLM-L6-v2 when None.
             path: A folder for an index on disk. Missing documents are added to an existing index.
@@ -275,14 +272,9 @@ class HopfieldRetriever(EditableRetriever):
     def from_pretrained(cls, path: str | Path, *, encoder: Encoder | Embeddings | str | None = None, **settings: Any) -> Self:
         """Open an index that `save_pretrained`, `from_documents(path=...)` or `convcoa index` made; little of it is read.
 
-        Args:
-            path: The folder.
-            encoder: The encoder of the index; when None a sentence-transformers model is opened by its saved name.
-            **settings: Replace the saved settings. `graph=True` makes a missing graph at the first search.
-
-        Raises:
-            InputError: A setting is out of range.
-            RetrievalError: There is no index, or it has another version or encoder, is damaged or cut short.
+        Without an `encoder` a sentence-transformers model is opened by its saved name. The `settings` replace saved ones;
+        `graph=True` makes a missing graph at the first search. Raises InputError for a setting that is out of range, and
+        RetrievalError if there is no index, or it has another version or encoder, is damaged or cut short.
         """
         index = Index(path)
         kept: Any = encoder_of(index.head) if encoder is None else encoder
@@ -351,20 +343,18 @@ class HopfieldRetriever(EditableRetriever):
         It needs no model call. `chat_history` may be missing, or end with the input. A string is an input without a history.
         """
 
-        def conversation(inputs: Mapping[str, Any] | str) -> tuple[str, History]:
+        def arguments(inputs: Mapping[str, Any] | str) -> dict[str, Any]:
             if isinstance(inputs, str):
-                return inputs, []
+                return {"input": inputs}
             if not isinstance(inputs, Mapping) or "input" not in inputs:
                 raise InputError('The history-aware retriever takes {"input": question, "chat_history": messages}.')
-            return inputs["input"], messages_of(inputs.get("chat_history")) or []
+            return {"input": inputs["input"], "history": messages_of(inputs.get("chat_history")) or []}
 
         def retrieve(inputs: dict[str, Any] | str, config: RunnableConfig) -> list[Document]:
-            query, history = conversation(inputs)
-            return self.invoke(query, config, history=history)
+            return self.invoke(config=config, **arguments(inputs))
 
         async def aretrieve(inputs: dict[str, Any] | str, config: RunnableConfig) -> list[Document]:
-            query, history = conversation(inputs)
-            return await self.ainvoke(query, config, history=history)
+            return await self.ainvoke(config=config, **arguments(inputs))
 
         return RunnableLambda(retrieve, afunc=aretrieve, name="history_aware_retriever")
 
@@ -382,20 +372,12 @@ class HopfieldRetriever(EditableRetriever):
         self._check()
         if isinstance(neighbours, bool) or not isinstance(neighbours, int) or neighbours < 0:
             raise InputError(f"neighbours must be a whole number of at least 0, not {neighbours!r}.")
-        turns = [history_pairs(history) for history in histories]
-        if len(turns) != len(questions):
-            raise InputError(f"There are {len(questions)} queries and {len(turns)} histories; give one of each.")
-        texts = [_query_text(question) for question in questions]
-        # An app may have appended the new question to its messages.
-        earlier = [
-            history[:-1] if history and history[-1] == (text, "") else history
-            for text, history in zip(texts, turns, strict=True)
-        ]
+        texts, turns = checked_questions(questions, histories)
         weights = {"history_weight": self.history_weight, "history_beta": self.history_beta}
         return Query(
             questions,
-            earlier,
-            self._states.states(texts, earlier, **weights),
+            turns,
+            self._states.states(texts, turns, **weights),
             self.k,
             self.encoder,
             beta=self.beta,
@@ -428,12 +410,9 @@ class HopfieldRetriever(EditableRetriever):
 
     def _check(self) -> None:
         """Raise InputError for a bad setting; settings can be changed at any time."""
-        check_settings(self.k, self.beta, self.passage_weight)
-        for name in ("history_weight", "lexical_weight", "lexical_history"):
-            if not 0 <= getattr(self, name) < math.inf:
-                raise InputError(f"{name} must be a number of at least 0, not {getattr(self, name)}.")
-        if math.isnan(self.history_beta) or self.history_beta < 0:
-            raise InputError(f"history_beta must be from 0 to infinity, not {self.history_beta}.")
+        names = ("passage_weight", "history_weight", "lexical_weight", "lexical_history")
+        weights = {name: getattr(self, name) for name in names}
+        check_settings(self.k, beta=self.beta, history_beta=self.history_beta, **weights)
         threshold: object = self.score_threshold
         if threshold is not None and (isinstance(threshold, bool) or not isinstance(threshold, Real) or math.isnan(threshold)):
             raise InputError(f"score_threshold must be a number or None, not {threshold!r:.60}.")
@@ -456,17 +435,11 @@ class HopfieldRetriever(EditableRetriever):
         return LangSmithRetrieverParams(ls_retriever_name="hopfield", ls_embedding_provider=type(self.encoder).__name__)
 
     def save_pretrained(self, path: str | Path, *, dtype: PatternType | None = None) -> None:
-        """Save the corpus and the settings as an index, completely or not at all; an index in the folder is replaced.
+        """Save the corpus, the settings and a trained model as an index, completely or not at all.
 
-        A trained model is saved with it.
-
-        Args:
-            path: A folder that is empty, does not exist or holds an index. For the searched index, only settings are saved.
-            dtype: "float32" or "int8"; the patterns' own type when None.
-
-        Raises:
-            InputError: An id or metadata cannot be stored, or the corpus is a vector store.
-            RetrievalError: The folder cannot be used or written to.
+        The folder `path` is empty, does not exist, or holds an index, which is replaced. If it holds the searched index, only
+        the settings are saved. `dtype` is the patterns' own type when None. Raises InputError if an id or metadata cannot be
+        stored, or the corpus is a vector store, and RetrievalError if the folder cannot be used or written to.
         """
         settings = self._settings() | {"model": stated_model(self.model)}
         if not self.corpus.keep_settings(path, settings, dtype):
@@ -483,16 +456,6 @@ class HopfieldRetriever(EditableRetriever):
             except TypeError:
                 _LOGGER.warning("The setting %s is a function or another object that is not saved.", name)
         return settings
-
-
-def _query_text(query: str) -> str:
-    """The text of a question for the encoder; InputError if it is not a text, or is empty."""
-    if not isinstance(query, str):
-        raise InputError(f"The question must be a string, not {type(query).__name__}.")
-    text = clean(query).strip()
-    if not text:
-        raise InputError("The question is empty; write one.")
-    return text
 
 
 def _plain(value: Any) -> Any:

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
-from dataclasses import replace
+import itertools
+from collections.abc import Iterator, Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from langchain_core.documents import Document
 
 from langgraph_convcoa.retrieval.corpus import Corpus, Numbers, Passage, Query, View
 from langgraph_convcoa.retrieval.encoders.base import Vectors
-from langgraph_convcoa.retrieval.graph.links import Links
+from langgraph_convcoa.retrieval.graph.index import Links
 from langgraph_convcoa.retrieval.graph.walk import FIRST, Walk, walk
-from langgraph_convcoa.retrieval.scoring.patterns import Patterns
-from langgraph_convcoa.retrieval.scoring.topk import Ranking, associate, search
+from langgraph_convcoa.retrieval.scoring.patterns import Mask
+from langgraph_convcoa.retrieval.scoring.topk import Ranking, associate, score, search
 
+_LONGEST_GAP = 20
+"""Two parts of a document are neighbours if at most this many characters of white space are between them."""
 _OF_THE_QUESTION = frozenset({"score", "certified", "quote", "association", "graph_path"})
 
 
@@ -61,40 +63,36 @@ def find(corpus: Corpus, view: View, query: Query, *, paths: bool = False) -> li
         return [[] for _ in query.questions]
     extra = _lexical(corpus, view, query)
     graph = corpus.graph.links(view) if query.graph is not None and corpus.graph is not None else None
-    first = query if graph is None else replace(query, k=max(query.k, FIRST))
+    first = query.k if graph is None else max(query.k, FIRST)
     # Computed once: a filter may read all metadata.
     allowed = view.allowed(query.filter)
     found: list[list[Hit]] = []
-    for row, ranking in enumerate(_search(view.patterns, first, extra, allowed)):
-        walked = None
-        if graph is not None:
-            part = None if extra is None else extra[row : row + 1]
-            ranking, walked = _walked(view, query.one(row), ranking, *graph, part, allowed)
-        hits = _hits(view, query, ranking, certified=ranking.certified and corpus.complete)
-        if paths and graph is not None and walked is not None:
-            hits = _with_paths(view, hits, walked, graph[1])
-        found.append(hits)
+    weights = {"beta": query.beta, "passage_weight": query.passage_weight}
+    for row, ranking in enumerate(search(view.patterns, query.states, k=first, allowed=allowed, extra=extra, **weights)):
+        if graph is None:
+            found.append(_hits(corpus, view, query, ranking))
+            continue
+        ranking, walked = _walked(view, query.one(row), ranking, graph, None if extra is None else extra[row], allowed)
+        hits = _hits(corpus, view, query, ranking)
+        found.append(_with_paths(view, hits, walked, graph[1]) if paths else hits)
     return found
 
 
-def _hits(view: View, query: Query, ranking: Ranking, *, certified: bool) -> list[Hit]:
+def _hits(corpus: Corpus, view: View, query: Query, ranking: Ranking) -> list[Hit]:
     """The passages of a ranking that reach the threshold."""
-    least = -np.inf if query.score_threshold is None else query.score_threshold
-    ranked = zip(ranking.indices.tolist(), ranking.scores.tolist(), strict=True)
-    kept = {number: score for number, score in ranked if score >= least}
-    passages = view.fetch([*kept])
-    return [Hit(number, score, passage, certified) for (number, score), passage in zip(kept.items(), passages, strict=True)]
+    least = -np.inf if query.score_threshold is None else float(query.score_threshold)
+    kept = ranking.scores >= least
+    numbers, certified = ranking.indices[kept].tolist(), ranking.certified and corpus.complete
+    found = zip(numbers, ranking.scores[kept].tolist(), view.fetch(numbers), strict=True)
+    return [Hit(number, score, passage, certified) for number, score, passage in found]
 
 
 def _with_paths(view: View, hits: list[Hit], walked: Walk, numbers: Numbers) -> list[Hit]:
     """Hits with their ways along a walk; `numbers` has the number in the view of each passage of the walk."""
-    known = {hit.number: hit.passage for hit in hits}
 
+    @cache
     def document(node: int) -> Document:
-        number = int(numbers[node])
-        if number not in known:
-            [known[number]] = view.fetch([number])
-        return known[number].document
+        return view.fetch([int(numbers[node])])[0].document
 
     return [hit._replace(path=walked.path(int(np.searchsorted(numbers, hit.number)), document)) for hit in hits]
 
@@ -110,43 +108,22 @@ def _lexical(corpus: Corpus, view: View, query: Query) -> Vectors | None:
 
 
 def _walked(
-    view: View,
-    query: Query,
-    ranking: Ranking,
-    links: Links,
-    numbers: Numbers,
-    extra: Vectors | None,
-    allowed: npt.NDArray[np.bool_] | None,
+    view: View, query: Query, ranking: Ranking, graph: tuple[Links, Numbers], extra: Vectors | None, allowed: Mask
 ) -> tuple[Ranking, Walk]:
     """The passages that a walk reached, by their mass, then the others. The scores are those of the search."""
     assert query.graph is not None
+    links, numbers = graph
     walked = walk(links, query.questions[0], np.searchsorted(numbers, ranking.indices), ranking.scores, query.graph)
     mass = walked.passages if allowed is None else np.where(allowed[numbers], walked.passages, 0)
-    chosen = numbers[_best(mass, query.k)]
+    reached = np.flatnonzero(mass)
+    # Equal masses in the order of the numbers.
+    chosen = numbers[reached[np.argsort(-mass[reached], kind="stable")][: query.k]]
     others = ranking.indices[~np.isin(ranking.indices, chosen)]
     chosen = np.concatenate([chosen, others])[: query.k]
-    scores = dict(zip(ranking.indices.tolist(), ranking.scores.tolist(), strict=True))
-    missing = np.setdiff1d(chosen, ranking.indices)
-    if len(missing):
-        mask = np.zeros(len(view.keys), dtype=np.bool_)
-        mask[missing] = True
-        [rest] = _search(view.patterns_for(missing), replace(query, k=len(missing)), extra, mask)
-        scores |= dict(zip(rest.indices.tolist(), rest.scores.tolist(), strict=True))
-    certified = ranking.certified and np.array_equal(ranking.indices[: query.k], chosen)
-    found = np.array([scores[number] for number in chosen.tolist()], dtype=np.float64)
-    return Ranking(chosen, found, certified, ranking.scored), walked
-
-
-def _search(patterns: Patterns, query: Query, extra: Vectors | None, allowed: npt.NDArray[np.bool_] | None) -> list[Ranking]:
     weights = {"beta": query.beta, "passage_weight": query.passage_weight}
-    return search(patterns, query.states, k=query.k, allowed=allowed, extra=extra, **weights)
-
-
-def _best(mass: npt.NDArray[np.float64], k: int) -> Numbers:
-    """The places of the k greatest values above 0, greatest first; equal values in the order of their places."""
-    bound = np.partition(mass, len(mass) - k)[len(mass) - k] if k < len(mass) else 0.0
-    there = np.flatnonzero((mass >= bound) & (mass > 0))
-    return there[np.argsort(-mass[there], kind="stable")][:k]
+    scores = score(view.patterns_for(chosen), query.states[0], chosen, extra=extra, **weights)
+    certified = ranking.certified and np.array_equal(ranking.indices[: query.k], chosen)
+    return Ranking(chosen, scores, certified, ranking.scored), walked
 
 
 def hit_document(view: View, hit: Hit, query: Query, *, association: bool) -> Document:
@@ -171,3 +148,61 @@ def hit_document(view: View, hit: Hit, query: Query, *, association: bool) -> Do
     # The constructor would copy the metadata into a plain dict.
     found.metadata = FoundMetadata(metadata)
     return found
+
+
+def surroundings(corpus: Corpus, view: View, hits: Sequence[Hit], neighbours: int) -> Iterator[list[Passage]]:
+    """Each hit with up to `neighbours` parts of its document on either side, in order; no part comes twice."""
+    taken = {hit.passage.document.id for hit in hits}
+    for hit in hits:
+        if not _is_part(hit.passage):
+            yield [hit.passage]
+            continue
+        left, right = (_run(hit.passage, part, taken) for part in corpus.beside(view, hit.number, neighbours))
+        taken |= {passage.document.id for passage in (*left, *right)}
+        yield [*reversed(left), hit.passage, *right]
+
+
+def joined(document: Document, parts: Sequence[Passage]) -> Document:
+    """A found document with the parts around it; `part` in its metadata is the place of the found part."""
+    if len(parts) == 1:
+        return document
+    text, place = parts[0].document.page_content, 0
+    for previous, passage in itertools.pairwise(parts):
+        gap = _gap(previous.document, passage.document)
+        if passage.document.id == document.id:
+            place = len(text) + (gap > 0)
+        text += ("\n" if gap else "") + passage.document.page_content
+    # Metadata of the same type: a copy of it would be a plain dict, which compares scores.
+    wider = document.model_copy(update={"page_content": text, "metadata": type(document.metadata)(document.metadata)})
+    wider.metadata["start"] = parts[0].document.metadata["start"]
+    wider.metadata["part"] = [place, place + len(document.page_content)]
+    if windows := document.metadata.get("association"):
+        moved = [{**window, "start": window["start"] + place, "end": window["end"] + place} for window in windows]
+        wider.metadata["association"] = moved
+    return wider
+
+
+def _is_part(passage: Passage) -> bool:
+    return "document_id" in passage.document.metadata and isinstance(passage.document.metadata.get("start"), int)
+
+
+def _run(found: Passage, beside: Sequence[Passage], taken: set[str | None]) -> list[Passage]:
+    """Passages, nearest first, up to the first passage that is taken or does not adjoin the previous passage."""
+    run = [found]
+    for passage in beside:
+        if passage.document.id in taken or not _goes_on(run[-1], passage):
+            break
+        run.append(passage)
+    return run[1:]
+
+
+def _goes_on(one: Passage, other: Passage) -> bool:
+    """True if two passages are neighbouring parts of one document."""
+    if not _is_part(other) or one.document.metadata["document_id"] != other.document.metadata["document_id"]:
+        return False
+    return min(abs(_gap(one.document, other.document)), abs(_gap(other.document, one.document))) <= _LONGEST_GAP
+
+
+def _gap(first: Document, second: Document) -> int:
+    """Characters between two parts of a document; negative if the second begins before the first ends."""
+    return int(second.metadata["start"]) - int(first.metadata["start"]) - len(first.page_content)

@@ -21,7 +21,7 @@ from langgraph_convcoa.retrieval.encoders.recent import RecentEncoder
 from langgraph_convcoa.retrieval.memory_corpus import Memory, build_memory, empty_memory
 from langgraph_convcoa.retrieval.query.conversation_state import StateEncoder
 
-_BY_VECTOR, _BY_TEXT = "similarity_search_by_vector", "similarity_search"
+_BY_VECTOR = "similarity_search_by_vector"
 # Number of encoded texts that are kept.
 _KEPT = 20_000
 
@@ -58,8 +58,7 @@ class VectorStoreCorpus(Corpus):
         same = encoder is None or encoder is embeddings or getattr(encoder, "embeddings", None) is embeddings
         self._shared = self._own is not None and same
         self.encoder: Encoder = RecentEncoder(self._own if self._own and same else as_encoder(encoder), _KEPT)
-        searches = type(store).similarity_search_by_vector is not VectorStore.similarity_search_by_vector
-        self._states = StateEncoder(self._own) if self._own is not None and searches else None
+        self._states = StateEncoder(self._own) if self._own is not None else None
 
     def __len__(self) -> int:
         raise InputError("A vector store does not say how many documents it has; ask the store itself.")
@@ -70,9 +69,9 @@ class VectorStoreCorpus(Corpus):
 
     def view(self, asked: Query) -> Memory:
         """The candidates for one question, in the store's order; RetrievalError if the store fails."""
-        method, query = self._request(asked)
+        method, query, options = self._request(asked)
         try:
-            found = getattr(self.store, method)(query, **self._arguments(asked))
+            found = getattr(self.store, method)(query, **options)
         except Exception as error:
             if self._is_by_text_only(method, error):
                 return self.view(asked)
@@ -81,9 +80,9 @@ class VectorStoreCorpus(Corpus):
 
     async def aview(self, asked: Query) -> Memory:
         """Like `view`, through the store's asynchronous searches; encoding runs in a thread."""
-        method, query = await run_in_executor(None, self._request, asked)
+        method, query, options = await run_in_executor(None, self._request, asked)
         try:
-            found = await getattr(self.store, f"a{method}")(query, **self._arguments(asked))
+            found = await getattr(self.store, f"a{method}")(query, **options)
         except Exception as error:
             if self._is_by_text_only(method, error):
                 return await self.aview(asked)
@@ -98,15 +97,17 @@ class VectorStoreCorpus(Corpus):
     def __repr__(self) -> str:
         return f"VectorStoreCorpus({type(self.store).__name__})"
 
-    def _request(self, asked: Query) -> tuple[str, list[float] | str]:
-        """The store's method and its argument: the query state in the store's space, or text."""
+    def _request(self, asked: Query) -> tuple[str, list[float] | str, dict[str, Any]]:
+        """The store's method, its argument (the query state in the store's space, or text), and options."""
+        options = {**self.search_kwargs, "k": max(asked.k, self.candidates)}
         if self._own is None or self._states is None:
-            return _BY_TEXT, " ".join([*(question for question, _ in asked.turns[0][-1:] if question), asked.questions[0]])
+            asks = [*(question for question, _ in asked.turns[0][-1:] if question), asked.questions[0]]
+            return "similarity_search", " ".join(asks), options
         state = asked.states[0]
         if not self._shared:
             weights = {"history_weight": asked.history_weight, "history_beta": asked.history_beta}
             state = self._states.states(asked.questions, asked.turns, **weights)[0]
-        return _BY_VECTOR, (state * np.float32(self._own.length)).tolist()
+        return _BY_VECTOR, (state * np.float32(self._own.length)).tolist(), options
 
     def _is_by_text_only(self, method: str, error: Exception) -> bool:
         """Whether the store cannot search by a vector. From then on it is searched by text."""
@@ -114,9 +115,6 @@ class VectorStoreCorpus(Corpus):
             return False
         self._states = None
         return True
-
-    def _arguments(self, asked: Query) -> dict[str, Any]:
-        return {**self.search_kwargs, "k": max(asked.k, self.candidates)}
 
     def _failure(self, error: Exception) -> RetrievalError:
         return RetrievalError(f"The vector store {type(self.store).__name__} failed: {first_line(error, named=True)}.")

@@ -17,7 +17,7 @@ from torch.nn.functional import normalize
 
 from langgraph_convcoa.datasets.queries import Dataset
 from langgraph_convcoa.errors import InputError, check_least
-from langgraph_convcoa.hopfield.sparsity import associate
+from langgraph_convcoa.hopfield.functional import associate
 from langgraph_convcoa.retrieval.encoders.base import Encoder
 from langgraph_convcoa.retrieval.encoders.choice import as_encoder
 from langgraph_convcoa.retrieval.query.conversation_state import StateWeights

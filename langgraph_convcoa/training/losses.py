@@ -11,7 +11,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from langgraph_convcoa.hopfield.sparsity import associate
+from langgraph_convcoa.hopfield.functional import associate
 from langgraph_convcoa.retrieval.scoring.patterns import Patterns
 
 SCALE = 20.0

@@ -14,10 +14,6 @@ def weights(scores, activation, beta, allowed=None):
     if activation == "softmax":
         total = sum(math.exp(x - top) for x in z)
         found = [math.exp(x - top) / total for x in z]
-    elif activation == "softmax_1":
-        top = max(top, 0.0)
-        total = math.exp(-top) + sum(math.exp(x - top) for x in z)
-        found = [math.exp(x - top) / total for x in z]
     else:
         power, scale = {"sparsemax": (1, 1.0), "entmax15": (2, 0.5)}[activation]
         low, high = scale * top - 1, scale * top

@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from langgraph_convcoa.hopfield.sparsity import associate, check_activation, entmax15, softmax_1
+from langgraph_convcoa.hopfield.functional import associate, check_activation, entmax15
 from tests.hopfield import plain_loops
 
-NAMES = ["sparsemax", "entmax15", "softmax", "softmax_1"]
+NAMES = ["sparsemax", "entmax15", "softmax"]
 NAME = st.sampled_from(NAMES)
 SCORES = (
     st.integers(1, 9).flatmap(lambda n: arrays("float64", (2, n), elements=st.floats(-5, 5, width=32))).map(torch.from_numpy)
@@ -43,10 +43,7 @@ def test_weights_lie_on_the_simplex_and_a_masked_row_is_zero(name, scores, beta,
     assert (weights[~mask] == 0).all()
     totals, some = weights.sum(dim=-1), mask.any(dim=-1)
     assert (totals[~some] == 0).all()
-    if name == "softmax_1":
-        assert (totals <= 1 + 1e-9).all()
-    else:
-        torch.testing.assert_close(totals[some], torch.ones_like(totals[some]), atol=1e-9, rtol=0)
+    torch.testing.assert_close(totals[some], torch.ones_like(totals[some]), atol=1e-9, rtol=0)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -144,32 +141,6 @@ def test_an_unknown_name_and_an_additive_mask_are_refused():
         check_activation("sparse")
     with pytest.raises(ValueError, match="must be boolean"):
         associate(torch.zeros(2), mask=torch.tensor([0.0, -math.inf]))
-
-
-def test_softmax_1_neither_overflows_nor_divides_by_zero():
-    weights = softmax_1(torch.tensor([[1e4, 1e4, -1e4], [-1e4, -1e4, -1e4], [88.0, 89.0, 0.0]]))
-    assert weights[0].tolist() == [0.5, 0.5, 0.0]
-    assert weights[1].tolist() == [0.0, 0.0, 0.0]
-    assert torch.isfinite(weights).all()
-
-
-def test_softmax_1_at_an_infinite_beta():
-    scores = torch.tensor([[2.0, 2.0, 1.0], [0.0, 0.0, -1.0], [-1.0, -2.0, -3.0]])
-    third = 1 / 3
-    expected = torch.tensor([[0.5, 0.5, 0.0], [third, third, 0.0], [0.0, 0.0, 0.0]])
-    torch.testing.assert_close(softmax_1(scores, beta=math.inf), expected)
-
-
-def test_attention_with_softmax_1_is_torch_attention_with_a_zero_key_and_value():
-    generator = torch.Generator().manual_seed(0)
-    query, key, value = (torch.randn(2, 3, n, 8, dtype=torch.float64, generator=generator) for n in (4, 6, 6))
-    mask = torch.rand(2, 1, 4, 6, generator=generator) < 0.6
-    own = softmax_1(query @ key.transpose(-1, -2), beta=8**-0.5, mask=mask) @ value
-    padded = (torch.nn.functional.pad(x, (0, 0, 0, 1)) for x in (key, value))
-    theirs = torch.nn.functional.scaled_dot_product_attention(
-        query, *padded, attn_mask=torch.nn.functional.pad(mask, (0, 1), value=True)
-    )
-    torch.testing.assert_close(own, theirs)
 
 
 ROW = st.integers(1, 12).flatmap(lambda n: arrays("float64", n, elements=st.floats(-5, 5, width=32))).map(torch.from_numpy)

@@ -5,8 +5,7 @@ import torch
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from langgraph_convcoa.hopfield.energy import conjugate, converge, energy, similarity, update
-from langgraph_convcoa.hopfield.sparsity import sparsemax
+from langgraph_convcoa.hopfield.functional import conjugate, converge, energy, similarity, sparsemax, update
 from tests.hopfield.memories import memories
 
 BETA = st.floats(0.05, 50)

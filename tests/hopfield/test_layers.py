@@ -7,11 +7,11 @@ import pytest
 import torch
 from safetensors.torch import load, save
 
-from langgraph_convcoa.hopfield.attention import retrieve
+from langgraph_convcoa.hopfield.functional import retrieve
 from langgraph_convcoa.hopfield.layers import SparseHopfield, SparseHopfieldLayer, SparseHopfieldPooling
 from tests.hopfield import plain_loops
 
-NAMES = ["sparsemax", "entmax15", "softmax", "softmax_1"]
+NAMES = ["sparsemax", "entmax15", "softmax"]
 BATCH, M, N, DIM, STORED = 3, 2, 5, 4, 3
 BETAS = torch.tensor([0.5, 30.0], dtype=torch.float64)
 
@@ -146,8 +146,8 @@ def test_a_padded_batch_equals_each_entry_by_itself(name):
         torch.testing.assert_close(output[i], module(QUERY[i], PATTERNS[i, :length]))
     assert (output[2] == 0).all()
     assert torch.equal(module(QUERY, padded, stored_mask=mask.long()), output)
-    empty = module(QUERY, PATTERNS[:, :0], stored_mask=mask[:, :0], pair_mask=PAIRS[:, :, :0], chunks=2)
-    assert empty.shape == (BATCH, 2, M, DIM)
+    empty = module(QUERY, PATTERNS[:, :0], stored_mask=mask[:, :0], pair_mask=PAIRS[:, :, :0])
+    assert empty.shape == (BATCH, M, DIM)
     assert (empty == 0).all()
 
 
@@ -218,19 +218,6 @@ def test_the_layer_is_the_core_with_learned_stored_patterns():
         general.value.weight.copy_(module.value.weight)
         general.key.weight.copy_(module.patterns.T)
     torch.testing.assert_close(module(QUERY), general(QUERY, torch.eye(N, dtype=torch.float64)))
-
-
-def test_chunks_share_the_weights_and_come_out_as_if_alone():
-    module = layer(update_steps=2)
-    mask = torch.tensor([[True] * 5, [True, True, True, False, False], [False] * 5])
-    parts = module(QUERY, PATTERNS, stored_mask=mask, pair_mask=PAIRS, chunks=3)
-    assert parts.shape == (BATCH, 3, M, DIM)
-    for i, part in enumerate((slice(0, 2), slice(2, 4), slice(4, 5))):
-        alone = module(QUERY, PATTERNS[:, part], stored_mask=mask[:, part], pair_mask=PAIRS[:, :, part])
-        torch.testing.assert_close(parts[:, i], alone)
-    whole = module(QUERY, PATTERNS, stored_mask=mask, pair_mask=PAIRS)
-    torch.testing.assert_close(module(QUERY, PATTERNS, stored_mask=mask, pair_mask=PAIRS, chunks=1)[:, 0], whole)
-    assert module(QUERY[0], PATTERNS[0], chunks=3).shape == (3, M, DIM)
 
 
 def test_inputs_without_a_batch():
@@ -339,7 +326,6 @@ def test_settings_that_cannot_be(arguments, message):
         (lambda: layer()(QUERY, PATTERNS, stored_mask=torch.ones(N)), "stored_mask must be boolean"),
         (lambda: layer()(QUERY, PATTERNS, stored_mask=torch.ones(N + 1).bool()), "stored_mask must be"),
         (lambda: layer()(QUERY, PATTERNS, pair_mask=torch.ones(N, M).bool()), "pair_mask must be"),
-        (lambda: layer()(QUERY, PATTERNS, chunks=0), "chunks must be"),
         (lambda: SparseHopfieldPooling(4, 0), "prototypes must be"),
         (lambda: SparseHopfieldLayer(4, 0), "patterns must be"),
     ],

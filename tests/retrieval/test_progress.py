@@ -1,7 +1,7 @@
 import pytest
 
 from langgraph_convcoa.retrieval import progress
-from langgraph_convcoa.retrieval.progress import LongWork, track
+from langgraph_convcoa.retrieval.progress import track
 
 
 def test_silence(capfd):
@@ -54,7 +54,7 @@ def test_without_a_terminal_there_is_a_line_every_half_minute(capfd, clock):
 
 @pytest.mark.parametrize(("each", "advised"), [(5.0, True), (0.05, False)])
 def test_long_work_says_once_how_to_do_without_it(each, advised, capfd, clock):
-    with track(LongWork("To avoid this the next time: convcoa index"), 100, "Encoding") as advance:
+    with track("To avoid this the next time: convcoa index", 100, "Encoding") as advance:
         for _ in range(100):
             advance(1)
             clock.now += each
@@ -64,9 +64,9 @@ def test_long_work_says_once_how_to_do_without_it(each, advised, capfd, clock):
 
 
 def test_work_that_fails_leaves_no_bar_behind(capfd):
-    with pytest.raises(ZeroDivisionError), track(LongWork("Advice"), 3, "Encoding") as advance:
+    with pytest.raises(ZeroDivisionError), track("Advice", 3, "Encoding") as advance:
         advance(1)
         raise ZeroDivisionError
-    with track(LongWork("Advice"), 3, "Encoding") as advance:
+    with track("Advice", 3, "Encoding") as advance:
         advance(3)
     assert "3/3" in capfd.readouterr().err

@@ -3,17 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from langgraph_convcoa.retrieval.threads import cores, workers
-
-
-@pytest.mark.parametrize("parallel", [False, True])
-def test_every_job_is_done_and_an_error_of_one_is_raised(parallel):
-    done: list[int] = []
-    with workers(parallel=parallel) as each:
-        each(done.append, range(20))
-    assert sorted(done) == list(range(20))
-    with pytest.raises(ZeroDivisionError), workers(parallel=parallel) as each:
-        each(lambda number: 1 / number, [1, 0])
+from langgraph_convcoa.retrieval.threads import cores
 
 
 def test_a_search_leaves_the_matrix_library_of_its_process_alone(monkeypatch):

@@ -16,7 +16,7 @@ from torch.nn.functional import normalize
 
 from langgraph_convcoa.datasets.queries import Dataset, Query
 from langgraph_convcoa.errors import InputError, RetrievalError
-from langgraph_convcoa.hopfield.sparsity import sparsemax
+from langgraph_convcoa.hopfield.functional import sparsemax
 from langgraph_convcoa.retrieval.encoders.sentence_transformer import SentenceTransformerEncoder
 from langgraph_convcoa.retrieval.query.model import RetrieverModel
 from langgraph_convcoa.retrieval.query.query_encoder import Differences, QueryEncoder

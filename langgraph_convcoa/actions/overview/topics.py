@@ -30,7 +30,8 @@ def find_topics(collection: Collection) -> list[str]:
     owners = [entry for entry in collection.entries for _ in entry.numbers]
     every = np.array([number for entry in collection.entries for number in entry.numbers])
     kept = np.unique(np.linspace(0, len(every) - 1, min(len(every), _READ)).astype(np.int64))
-    whole = view.patterns_for(every[kept]).wholes(every[kept])
+    patterns = view.patterns_for(every[kept])
+    whole = patterns.take(patterns.offsets[every[kept]])
     means, _ = kmeans(whole, min(_MOST, max(1, round(math.sqrt(len(kept) / 2)))), iter=_STARTS, seed=0)
     labels, distances = vq(whole, means)
     held = [_written(passage.document.page_content) for passage in read(view, every[kept])]

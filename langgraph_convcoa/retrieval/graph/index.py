@@ -1,23 +1,119 @@
-"""The evidence graph of a changing set of passages, stored as arrays in one file."""
+"""The evidence graph of a changing set of passages: its links, and the file with the names that make them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import fields
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 from langchain_core.documents import Document
+from scipy.sparse import csr_array
 
-from langgraph_convcoa.retrieval.array_file import ArrayFile, write_arrays
+from langgraph_convcoa.retrieval.array_file import read_arrays, write_arrays
 from langgraph_convcoa.retrieval.corpus import Numbers, View
-from langgraph_convcoa.retrieval.graph.links import Links, linked
-from langgraph_convcoa.retrieval.graph.names import Contents, names_of
+from langgraph_convcoa.retrieval.graph.names import Contents, Hashes, is_among, joined_hashes, names_of
 from langgraph_convcoa.retrieval.hybrid.follower import Follower
+from langgraph_convcoa.retrieval.scoring.patterns import rows_of
 
 _KIND = "evidence graph"
 _VERSION = 2
+# A title gets no links if more than this share of the passages, and more than five, name it.
+_HUB_SHARE, _HUB = 0.05, 5
+# A name that is not a title links 2 to 10 passages, with this weight.
+_FEW, _NAME = 10, 0.3
+
+
+@dataclass(frozen=True, eq=False)
+class Links:
+    """The graph of n passages and m entities as sparse matrices of weighted links."""
+
+    entities: Hashes  # (m,), in rising order: hashes of the entities' names.
+    names: Hashes  # In rising order: titles and given names, which are looked for in questions.
+    common: Numbers  # (m,), the number of passages of each entity.
+    shares: csr_array  # (n, m), the shares of a passage's mass for its entities; each row sums to one.
+    parts: csr_array  # (m, n), the shares of an entity's mass for its passages; each row sums to one.
+    back: npt.NDArray[np.float32]  # (n,), the share of a passage's mass that returns to it.
+
+    @property
+    def passages(self) -> int:
+        """Number of passages, n."""
+        return int(self.shares.shape[0])
+
+
+def linked(contents: Contents) -> Links:
+    """Make the graph of the names in passages.
+
+    An entity is a title, linked to its passages and, weighted by rarity, to the passages that name it. A name from the
+    metadata is also an entity; so is, with less weight, a name in 2 to 10 passages that each have a title of their own.
+    """
+    n = len(contents.titles)
+    titled = np.flatnonzero(contents.titles)
+    titles, place, counts = np.unique(contents.titles[titled], return_inverse=True, return_counts=True)
+    articles = np.zeros(n, dtype=np.bool_)
+    articles[titled] = counts[place] == 1
+    rows, hashes = _mentions(contents, titles)
+    others, names, given = _names(contents, titles, articles)
+    entities, certain = np.unique(np.concatenate([titles, names])), np.union1d(titles, given)
+    m = max(len(entities), 1)
+    # A link as one number: its passage times m plus its entity.
+    own = titled * m + np.searchsorted(entities, contents.titles[titled])
+    found = np.concatenate([rows, others]) * m + np.searchsorted(entities, np.concatenate([hashes, names]))
+    mentions = np.setdiff1d(found, own)
+    mentioned = np.bincount(mentions % m, minlength=len(entities))
+    common = mentioned + np.bincount(own % m, minlength=len(entities))
+    rarity = np.log1p(n / np.maximum(common, 1)) / np.log1p(max(n, 1))
+    rarity[mentioned > max(_HUB, _HUB_SHARE * n)] = 0
+    # Titles and given names are certain; a run of capitals is not.
+    rarity *= np.where(is_among(entities, certain), 1.0, _NAME)
+    links = np.concatenate([own, mentions])
+    weights = np.concatenate([np.ones(len(own)), rarity[mentions % m]])
+    order = np.argsort(links)
+    order = order[weights[order] > 0]
+    owners, named, weights = links[order] // m, links[order] % m, weights[order]
+    shares = (weights / np.bincount(owners, weights, n)[owners]).astype(np.float32)
+    parts = (weights / np.bincount(named, weights, len(entities))[named]).astype(np.float32)
+    return Links(
+        entities,
+        certain,
+        common,
+        csr_array((shares, (owners, named)), shape=(n, len(entities))),
+        csr_array((parts, (named, owners)), shape=(len(entities), n)),
+        np.bincount(owners, shares * parts, n).astype(np.float32),
+    )
+
+
+def _mentions(contents: Contents, titles: Hashes) -> tuple[Numbers, Hashes]:
+    """The passages whose text names a title, and the titles. A word in lower case never names a title of one word."""
+    offsets = contents.token_offsets
+    owners = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+    plain = contents.tokens & ~1
+    found = [(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))]
+    for size in np.unique(contents.words[contents.words > 0]).tolist():
+        chosen = contents.words == size
+        starts = np.flatnonzero(is_among(plain, np.unique(contents.firsts[chosen])))
+        starts = starts[starts + size <= offsets[owners[starts] + 1]]
+        if size == 1:
+            starts = starts[(contents.tokens[starts] & 1) == 1]
+        hashes = joined_hashes(plain, size, starts)
+        there = is_among(hashes, titles)
+        found.append((owners[starts[there]], hashes[there]))
+    rows, hashes = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    return rows, hashes
+
+
+def _names(contents: Contents, titles: Hashes, articles: npt.NDArray[np.bool_]) -> tuple[Numbers, Hashes, Hashes]:
+    """For each link by a rare name of an article or by a given name, its passage and name; then all given names."""
+    owners = np.repeat(np.arange(len(contents.name_offsets) - 1), np.diff(contents.name_offsets))
+    plain, marked = contents.names & ~1, (contents.names & 1) == 1
+    kept, place, counts = np.unique(plain, return_inverse=True, return_counts=True)
+    given = np.zeros(len(kept), dtype=np.bool_)
+    given[place[marked]] = True
+    # A given name may be a title too.
+    use = np.where(given, (counts > 1) | is_among(kept, titles), ~is_among(kept, titles) & (counts > 1) & (counts <= _FEW))
+    chosen = use[place] & (given[place] | articles[owners])
+    return owners[chosen], plain[chosen], kept[given & use]
 
 
 class GraphIndex:
@@ -55,70 +151,51 @@ class GraphIndex:
         found = [names_of(passage) for passage in passages]
         if not found:
             return
-        old = self._contents
-        sizes = ([len(one.tokens) for one in found], [len(one.names) for one in found])
         self.keys = np.concatenate([self.keys, len(self) + np.arange(len(found)) if keys is None else keys])
+        old, (tokens, names, titles, words, firsts) = self._contents, zip(*found, strict=True)
         self._contents = Contents(
-            np.concatenate([old.tokens, *(one.tokens for one in found)]),
-            np.concatenate([old.token_offsets, old.token_offsets[-1] + np.cumsum(sizes[0], dtype=np.int64)]),
-            np.concatenate([old.names, *(one.names for one in found)]),
-            np.concatenate([old.name_offsets, old.name_offsets[-1] + np.cumsum(sizes[1], dtype=np.int64)]),
-            np.concatenate([old.titles, np.array([one.title for one in found], dtype=np.int64)]),
-            np.concatenate([old.words, np.array([one.words for one in found], dtype=np.int64)]),
-            np.concatenate([old.firsts, np.array([one.first for one in found], dtype=np.int64)]),
+            np.concatenate([old.tokens, *tokens]),
+            np.concatenate([old.token_offsets, old.token_offsets[-1] + np.cumsum([*map(len, tokens)], dtype=np.int64)]),
+            np.concatenate([old.names, *names]),
+            np.concatenate([old.name_offsets, old.name_offsets[-1] + np.cumsum([*map(len, names)], dtype=np.int64)]),
+            np.append(old.titles, np.array(titles, dtype=np.int64)),
+            np.append(old.words, np.array(words, dtype=np.int64)),
+            np.append(old.firsts, np.array(firsts, dtype=np.int64)),
         )
         self._links = None
 
     def select(self, numbers: npt.NDArray[np.int64]) -> GraphIndex:
         """A new index of the passages of these numbers, in this order."""
         index, old = GraphIndex(source=self.source), self._contents
-        tokens, token_offsets = _selected(old.tokens, old.token_offsets, numbers)
-        names, name_offsets = _selected(old.names, old.name_offsets, numbers)
+        tokens, token_offsets = rows_of(old.token_offsets, numbers)
+        names, name_offsets = rows_of(old.name_offsets, numbers)
         columns = (old.titles[numbers], old.words[numbers], old.firsts[numbers])
-        index._contents = Contents(tokens, token_offsets, names, name_offsets, *columns)
+        index._contents = Contents(old.tokens[tokens], token_offsets, old.names[names], name_offsets, *columns)
         index.keys = self.keys[numbers]
         return index
 
     def save(self, path: str | Path) -> None:
         """Write the index to a file, completely or not at all."""
-        contents = self._contents
-        arrays = {field.name: getattr(contents, field.name) for field in fields(Contents)} | {"keys": self.keys}
+        arrays = vars(self._contents) | {"keys": self.keys}
         write_arrays(Path(path), arrays, kind=_KIND, version=_VERSION, settings={"source": self.source})
 
     @classmethod
     def load(cls, path: str | Path) -> GraphIndex:
         """Open a saved index; its arrays are memory-mapped, and their checksums compared."""
-        file = ArrayFile(Path(path), kind=_KIND, version=_VERSION)
-        index = cls(source=file.settings["source"])
-        index.keys = file.arrays["keys"]
-        index._contents = Contents(**{field.name: file.arrays[field.name] for field in fields(Contents)})
-        file.check()
+        arrays, settings = read_arrays(Path(path), kind=_KIND, version=_VERSION)
+        index = cls(source=settings["source"])
+        index.keys = arrays.pop("keys")
+        index._contents = Contents(**arrays)
         return index
 
 
 class GraphFollower(Follower[GraphIndex]):
     """The evidence graph of the passages of a corpus, updated before each search."""
 
-    name = "evidence graph"
+    name, kind = "evidence graph", GraphIndex
 
     def links(self, view: View) -> tuple[Links, Numbers] | None:
         """The graph of a view, and the numbers of its passages in the view, in rising order; None if nothing is linked."""
         with self._guard:
             index = self._current(view)
             return None if index.empty else (index.links, self._numbers)
-
-    def _empty(self, source: str) -> GraphIndex:
-        return GraphIndex(source=source)
-
-    def _load(self, path: Path) -> GraphIndex:
-        return GraphIndex.load(path)
-
-
-def _selected(
-    values: npt.NDArray[np.int64], offsets: npt.NDArray[np.int64], numbers: npt.NDArray[np.int64]
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Concatenate the runs of values with these numbers, and return them with their new offsets."""
-    sizes = np.diff(offsets)[numbers]
-    ends = np.cumsum(sizes, dtype=np.int64)
-    places = np.repeat(offsets[numbers] - (ends - sizes), sizes) + np.arange(int(sizes.sum()))
-    return values[places], np.concatenate([np.zeros(1, dtype=np.int64), ends])

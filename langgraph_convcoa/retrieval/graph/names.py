@@ -56,11 +56,9 @@ class Contents:
 
 
 class Named(NamedTuple):
-    """A name in a text: its hash, the range of its words, and its spelling."""
+    """A name in a text: its hash and its spelling."""
 
     hash: int
-    start: int
-    stop: int
     text: str
 
 
@@ -70,26 +68,21 @@ def names_of(passage: Document) -> Names:
     `metadata["entities"]` is a list of names, `metadata["triples"]` a list of [subject, predicate, object] or
     [subject, object], whose ends are names. Other shapes are ignored.
     """
-    text, title = _words(passage.page_content), _words(_unqualified(passage_title(passage)))
-    title_hash = name_hash(_unqualified(passage_title(passage))) if title else 0
-    runs = {run.hash for words in (text, title) for run in _runs(words)}
+    whole_title = passage_title(passage)
+    named = _QUALIFIER.sub("", whole_title) or whole_title
+    text, title, title_hash = _words(passage.page_content), _words(named), name_hash(named)
+    runs = {*_runs(text), *_runs(title)}
     given = {hashed | 1 for name in given_names(passage.metadata) if (hashed := name_hash(name))}
-    names = np.array(sorted(runs | given), dtype=np.int64)
-    plain = [word.hash & ~1 for word in title]
-    return Names(
-        np.array([word.hash for word in text], dtype=np.int64),
-        names,
-        title_hash,
-        len(plain) if title_hash else 0,
-        plain[0] if title_hash else 0,
-    )
+    tokens, names = [word.hash for word in text], sorted(runs | given)
+    size, first = (len(title), title[0].hash & ~1) if title_hash else (0, 0)
+    return Names(np.array(tokens, dtype=np.int64), np.array(names, dtype=np.int64), title_hash, size, first)
 
 
 def names_in(text: str, known: Hashes) -> list[Named]:
     """The names in a text that are among `known` (sorted hashes); only the longest of overlapping names."""
     words = _words(text)
     tokens = np.array([word.hash & ~1 for word in words], dtype=np.int64)
-    found: list[Named] = []
+    found: dict[int, Named] = {}
     taken = bytearray(len(words))
     for size in range(min(LONGEST, len(words)), 0, -1):
         starts = np.arange(len(words) - size + 1)
@@ -99,8 +92,8 @@ def names_in(text: str, known: Hashes) -> list[Named]:
             if not any(taken[start:stop]):
                 taken[start:stop] = b"\1" * size
                 whole = words[start].source[words[start].start : words[stop - 1].stop]
-                found.append(Named(int(hashes[start]), start, stop, whole))
-    return sorted(found, key=lambda name: name.start)
+                found[start] = Named(int(hashes[start]), whole)
+    return [found[start] for start in sorted(found)]
 
 
 def name_hash(name: str) -> int:
@@ -127,8 +120,7 @@ def is_among(hashes: Hashes, known: Hashes) -> npt.NDArray[np.bool_]:
     """True for each hash that is in `known`, which is sorted."""
     if not len(known):
         return np.zeros(len(hashes), dtype=np.bool_)
-    there: npt.NDArray[np.bool_] = known[np.minimum(np.searchsorted(known, hashes), len(known) - 1)] == hashes
-    return there
+    return np.asarray(known[np.minimum(np.searchsorted(known, hashes), len(known) - 1)] == hashes)
 
 
 class _Word(NamedTuple):
@@ -154,19 +146,17 @@ def _words(text: str) -> list[_Word]:
     return found
 
 
-def _runs(words: Sequence[_Word]) -> Iterator[Named]:
-    """Runs of words with capitals, with "of", "de" and the like between them, without function words at their ends."""
-    run: list[int] = []
+def _runs(words: Sequence[_Word]) -> Iterator[int]:
+    """Hashes of runs of words with capitals. "of", "de" and the like may be inside a run, function words not at its ends."""
+    start = 0
     for number, word in enumerate(words):
-        if run and not _goes_on(words[run[-1]], word):
-            yield from _name(words, run)
-            run = []
-        if word.capital or (run and word.lower in _WITHIN):
-            run.append(number)
-        elif run:
-            yield from _name(words, run)
-            run = []
-    yield from _name(words, run)
+        if number > start and not _goes_on(words[number - 1], word):
+            yield from _name(words, start, number)
+            start = number
+        if not word.capital and not (number > start and word.lower in _WITHIN):
+            yield from _name(words, start, number)
+            start = number + 1
+    yield from _name(words, start, len(words))
 
 
 def _goes_on(last: _Word, word: _Word) -> bool:
@@ -174,15 +164,14 @@ def _goes_on(last: _Word, word: _Word) -> bool:
     return not last.owner and (gap in _JOINTS or (gap in (". ", ".") and last.capital and last.stop - last.start == 1))
 
 
-def _name(words: Sequence[_Word], run: list[int]) -> Iterator[Named]:
-    start, stop = (run[0], run[-1] + 1) if run else (0, 0)
+def _name(words: Sequence[_Word], start: int, stop: int) -> Iterator[int]:
+    """The hash of the name in a run of words, if it is one."""
     while start < stop and words[start].lower in STOP_WORDS:
         start += 1
     while start < stop and (words[stop - 1].lower in STOP_WORDS or not words[stop - 1].capital):
         stop -= 1
-    text = words[start].source[words[start].start : words[stop - 1].stop] if start < stop else ""
-    if len(text) > 2 and stop - start <= LONGEST:
-        yield Named(_joined(words[start:stop]), start, stop, text)
+    if 0 < stop - start <= LONGEST and words[stop - 1].stop - words[start].start > 2:
+        yield _joined(words[start:stop])
 
 
 def _joined(words: Sequence[_Word]) -> int:
@@ -198,18 +187,11 @@ def _joined(words: Sequence[_Word]) -> int:
 def given_names(metadata: Mapping[str, Any]) -> Iterator[str]:
     """The names that metadata gives: entities, and the ends of triples."""
     entities, triples = metadata.get("entities"), metadata.get("triples")
-    yield from (name for name in _sequence(entities) if isinstance(name, str))
-    for triple in _sequence(triples):
+    found = [*entities] if isinstance(entities, list | tuple) else []
+    for triple in triples if isinstance(triples, list | tuple) else ():
         if isinstance(triple, list | tuple) and len(triple) in (2, 3):
-            yield from (end for end in (triple[0], triple[-1]) if isinstance(end, str))
-
-
-def _sequence(value: Any) -> Sequence[Any]:
-    return value if isinstance(value, list | tuple) else ()
-
-
-def _unqualified(title: str) -> str:
-    return _QUALIFIER.sub("", title) or title
+            found += [triple[0], triple[-1]]
+    yield from (name for name in found if isinstance(name, str))
 
 
 @lru_cache(maxsize=500_000)

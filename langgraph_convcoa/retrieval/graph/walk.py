@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +15,7 @@ from langchain_core.documents import Document
 from scipy.sparse import csr_array
 
 from langgraph_convcoa.retrieval.documents.split import document_id, passage_title
-from langgraph_convcoa.retrieval.graph.links import Links
+from langgraph_convcoa.retrieval.graph.index import Links
 from langgraph_convcoa.retrieval.graph.names import given_names, name_hash, names_in
 from langgraph_convcoa.retrieval.graph.settings import GraphSettings
 
@@ -34,12 +33,7 @@ class Walk:
     question: str
     named: Mass  # (m,), mass of each entity at the start.
     steps: Sequence[Mass]  # (n,) each, mass of each passage: at the start, after one step, and so on.
-
-    @cached_property
-    def passages(self) -> Mass:
-        """(n,), the sum of each passage's mass over the steps."""
-        came: Mass = np.sum(self.steps, axis=0)
-        return came
+    passages: Mass  # (n,), the sum of each passage's mass over the steps.
 
     def path(self, passage: int, document: Callable[[int], Document]) -> list[str]:
         """The heaviest way to a passage, from "question": titles of passages, and names in quotation marks.
@@ -50,7 +44,8 @@ class Walk:
         path = ["question"]
         for place, node in enumerate(trail):
             if node < n:
-                path.append(_title(document(node)))
+                found = document(node)
+                path.append(passage_title(found) or document_id(found))
             else:
                 beside = (*trail[place + 1 : place + 2], *trail[max(place - 1, 0) : place])
                 texts = [document(other) for other in beside if other < n]
@@ -106,10 +101,14 @@ def walk(
     steps = [start]
     for step in range(settings.steps):
         here = _greatest(steps[-1])
-        there = links.to_entities(here) + (named if step == 0 else 0)
+        there = _moved(here, links.shares) + (named if step == 0 else 0)
         # Without the mass that returns to its passage.
-        steps.append(settings.damping * np.maximum(links.to_passages(there) - links.back * here, 0))
-    return Walk(links, question, named, steps)
+        steps.append(settings.damping * np.maximum(_moved(there, links.parts) - links.back * here, 0))
+    return Walk(links, question, named, steps, np.sum(steps, axis=0))
+
+
+def _moved(amounts: Mass, links: csr_array) -> Mass:
+    return np.asarray((csr_array(amounts[None]) @ links).toarray()[0], dtype=np.float64)
 
 
 def _greatest(amounts: Mass) -> Mass:
@@ -117,10 +116,6 @@ def _greatest(amounts: Mass) -> Mass:
     if np.count_nonzero(amounts) <= FIRST:
         return amounts
     return np.where(amounts >= np.partition(amounts, -FIRST)[-FIRST], amounts, 0)
-
-
-def _title(passage: Document) -> str:
-    return passage_title(passage) or document_id(passage)
 
 
 def _written(hashed: int, question: str, passages: list[Document]) -> str:

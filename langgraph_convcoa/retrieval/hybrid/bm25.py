@@ -6,16 +6,17 @@ from array import array
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from langchain_core.documents import Document
 from scipy.sparse import csc_array
 
-from langgraph_convcoa.retrieval.array_file import ArrayFile, write_arrays
+from langgraph_convcoa.retrieval.array_file import read_arrays, write_arrays
 from langgraph_convcoa.retrieval.documents.split import pattern_text
 from langgraph_convcoa.retrieval.encoders.base import Vectors
+from langgraph_convcoa.retrieval.scoring.patterns import rows_of
 from langgraph_convcoa.text.words import content_words
 
 _KIND = "lexical index"
@@ -47,12 +48,10 @@ class BM25Index:
     def __init__(self, passages: Iterable[Document] = (), *, source: str = "") -> None:
         self.keys: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
         self.source = source
-        # None while the words are only in the file.
-        self._vocabulary: dict[str, int] | None = {}
-        self._file: ArrayFile | None = None
+        self._vocabulary: dict[str, int] = {}
         self._tokens: npt.NDArray[np.int32] = np.zeros(0, dtype=np.int32)
         self._offsets: npt.NDArray[np.int64] = np.zeros(1, dtype=np.int64)
-        self._matrix: _Matrix | None = None
+        self._matrix: csc_array | None = None
         self.add(passages)
 
     def __len__(self) -> int:
@@ -60,11 +59,10 @@ class BM25Index:
 
     def add(self, passages: Iterable[Document], keys: npt.NDArray[np.int64] | None = None) -> None:
         """Append passages with their keys; if `keys` is None, the keys count up from `len(index)`."""
-        vocabulary = self._words()
-        tokens, lengths = array("i"), []
+        number, tokens, lengths = self._vocabulary, array("i"), []
         for passage in passages:
             words = content_words(pattern_text(passage))
-            tokens.extend(vocabulary.setdefault(word, len(vocabulary)) for word in words)
+            tokens.extend(number.setdefault(word, len(number)) for word in words)
             lengths.append(len(words))
         if lengths:
             named = len(self) + np.arange(len(lengths)) if keys is None else keys
@@ -76,40 +74,38 @@ class BM25Index:
     def select(self, numbers: npt.NDArray[np.int64]) -> BM25Index:
         """A new index of the passages with these numbers, in this order, without the words of other passages."""
         index = BM25Index(source=self.source)
-        old = [self._tokens[self._offsets[i] : self._offsets[i + 1]] for i in numbers]
-        used, renumbered = np.unique(np.concatenate([index._tokens, *old]), return_inverse=True)
-        words = list(self._words())
+        rows, index._offsets = rows_of(self._offsets, numbers)
+        used, renumbered = np.unique(self._tokens[rows], return_inverse=True)
+        words = list(self._vocabulary)
         index.keys = self.keys[numbers]
         index._vocabulary = {words[token]: number for number, token in enumerate(used)}
         index._tokens = renumbered.reshape(-1).astype(np.int32)
-        index._offsets = np.cumsum([0, *(len(part) for part in old)], dtype=np.int64)
         return index
 
-    def scores(self, queries: Sequence[str]) -> Vectors:
-        """BM25 of each passage, divided by the query's best score, (q, n)."""
-        return self._scores([Counter(content_words(query)) for query in queries])
+    def scores(self, queries: Sequence[str], turns: Sequence[Sequence[tuple[str, str]]] | None = None) -> Vectors:
+        """BM25 of each passage, divided by the query's best score, (q, n).
 
-    def scores_with_turns(self, queries: Sequence[str], turns: Sequence[Sequence[tuple[str, str]]]) -> Vectors:
-        """Like `scores`, with the words of the earlier turns, oldest first, weighted by `turn_words`; 0 without turns.
+        With the earlier `turns` of each query, oldest first, their words count too, weighted by `turn_words`; a query without
+        earlier turns then scores 0 everywhere.
 
         Example:
             >>> index = BM25Index([Document("The capital of France."), Document("The rivers of France."), Document("Rivers.")])
-            >>> index.scores_with_turns(["And its rivers?"], [[("Tell me of France.", "")]]).argmax()
+            >>> index.scores(["And its rivers?"], [[("Tell me of France.", "")]]).argmax()
             np.int64(1)
         """
-        asked: list[dict[str, float]] = []
-        for query, earlier in zip(queries, turns, strict=True):
-            own = Counter(content_words(query))
-            asked.append({**own, **self._heaviest(turn_words(earlier, own))} if earlier else {})
+        asked: list[Mapping[str, float]] = [Counter(content_words(query)) for query in queries]
+        if turns is not None:
+            pairs = zip(asked, turns, strict=True)
+            asked = [{**own, **self._heaviest(turn_words(earlier, own))} if earlier else {} for own, earlier in pairs]
         return self._scores(asked)
 
     def _scores(self, asked: Sequence[Mapping[str, float]]) -> Vectors:
         """The scores for words with their weights."""
-        vocabulary, matrix = self._words(), self._built()
+        matrix = self._built()
         result: Vectors = np.zeros((len(asked), len(self)), dtype=np.float32)
         for row, words in zip(result, asked, strict=True):
             for word, weight in words.items():
-                if (number := vocabulary.get(word)) is not None:
+                if (number := self._vocabulary.get(word)) is not None:
                     column = slice(*matrix.indptr[number : number + 2])
                     row[matrix.indices[column]] += np.float32(weight) * matrix.data[column]
             best = float(row.max(initial=0.0))
@@ -119,58 +115,44 @@ class BM25Index:
 
     def _heaviest(self, words: Mapping[str, float]) -> dict[str, float]:
         """The words of earlier turns that count most (`heaviest`), with their weights."""
-        vocabulary, matrix = self._words(), self._built()
-        known = {word: number for word in words if (number := vocabulary.get(word)) is not None}
-        found = {word: int(matrix.indptr[number + 1] - matrix.indptr[number]) for word, number in known.items()}
-        return heaviest(words, len(self), found)
+        found = np.diff(self._built().indptr)
+        known = {word: int(found[self._vocabulary[word]]) for word in words if word in self._vocabulary}
+        return heaviest(words, len(self), known)
 
     def save(self, path: str | Path) -> None:
         """Write the index to a file, completely or not at all."""
+        matrix = self._built()
         arrays = {
             "tokens": self._tokens,
             "offsets": self._offsets,
             "keys": self.keys,
-            "words": np.frombuffer("\n".join(self._words()).encode(), dtype=np.uint8),
-            **self._built()._asdict(),
+            "words": np.frombuffer("\n".join(self._vocabulary).encode(), dtype=np.uint8),
+            "data": matrix.data,
+            "indices": matrix.indices.astype(np.int32),
+            "indptr": matrix.indptr.astype(np.int64),
         }
         write_arrays(Path(path), arrays, kind=_KIND, version=_VERSION, settings={"source": self.source})
 
     @classmethod
     def load(cls, path: str | Path) -> BM25Index:
-        """Open a saved index; its arrays are memory-mapped, and their checksums compared at the first query."""
-        file = ArrayFile(Path(path), kind=_KIND, version=_VERSION)
-        index = cls(source=file.settings["source"])
-        index._vocabulary, index._file, index.keys = None, file, file.arrays["keys"]
-        index._tokens, index._offsets = file.arrays["tokens"], file.arrays["offsets"]
-        index._matrix = _Matrix(*(file.arrays[name] for name in _Matrix._fields))
+        """Open a saved index; its arrays are memory-mapped, and their checksums compared."""
+        arrays, settings = read_arrays(Path(path), kind=_KIND, version=_VERSION)
+        index = cls(source=settings["source"])
+        index.keys, index._tokens, index._offsets = arrays["keys"], arrays["tokens"], arrays["offsets"]
+        words = arrays["words"].tobytes().decode()
+        index._vocabulary = {word: number for number, word in enumerate(words.split("\n"))} if words else {}
+        shape = len(index), len(index._vocabulary)
+        index._matrix = csc_array((arrays["data"], arrays["indices"], arrays["indptr"]), shape=shape)
         return index
 
-    def _built(self) -> _Matrix:
+    def _built(self) -> csc_array:
         if self._matrix is None:
-            self._matrix = _weighted(self._tokens, self._offsets, len(self._words()))
+            self._matrix = _weighted(self._tokens, self._offsets, len(self._vocabulary))
         return self._matrix
 
-    def _words(self) -> dict[str, int]:
-        """The number of each word. At first use they are read from the file, and all checksums are compared."""
-        if self._vocabulary is None:
-            assert self._file is not None
-            self._file.check()
-            packed = self._file.arrays["words"].tobytes().decode()
-            self._vocabulary = {word: number for number, word in enumerate(packed.split("\n"))} if packed else {}
-            self._file = None
-        return self._vocabulary
 
-
-class _Matrix(NamedTuple):
-    """The score of each word in each passage as a sparse matrix by columns, one for each word."""
-
-    data: npt.NDArray[np.float32]
-    indices: npt.NDArray[np.int32]
-    indptr: npt.NDArray[np.int64]
-
-
-def _weighted(tokens: npt.NDArray[np.int32], offsets: npt.NDArray[np.int64], words: int) -> _Matrix:
-    """The scores of words; the numbers of the words of passage p are tokens[offsets[p] : offsets[p + 1]].
+def _weighted(tokens: npt.NDArray[np.int32], offsets: npt.NDArray[np.int64], words: int) -> csc_array:
+    """The scores of words (columns) in passages (rows). Passage p has the words tokens[offsets[p] : offsets[p + 1]].
 
     Passages without words count neither in the number of passages nor in the mean length.
     """
@@ -179,8 +161,8 @@ def _weighted(tokens: npt.NDArray[np.int32], offsets: npt.NDArray[np.int64], wor
     counts = csc_array((np.ones(len(tokens)), (owners, tokens)), shape=(len(lengths), words))
     found, filled = np.diff(counts.indptr), int((lengths > 0).sum())
     weights = saturation(counts.data, lengths[counts.indices], len(tokens) / max(filled, 1))
-    data = np.repeat(idf(filled, found), found) * weights
-    return _Matrix(data.astype(np.float32), counts.indices.astype(np.int32), counts.indptr.astype(np.int64))
+    counts.data = (np.repeat(idf(filled, found), found) * weights).astype(np.float32)
+    return counts
 
 
 def idf(passages: int, found: Any) -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import threading
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
@@ -30,8 +29,11 @@ class Followed(Protocol):
     source: str  # The corpus in which the keys are valid.
     keys: Numbers  # The key of each entry's passage.
 
+    def __init__(self, *, source: str) -> None: ...
     def __len__(self) -> int: ...
     def save(self, path: Path, /) -> None: ...
+    @classmethod
+    def load(cls, path: Path, /) -> Self: ...
     def add(self, passages: Iterable[Document], keys: Numbers, /) -> None: ...
     def select(self, numbers: Numbers, /) -> Self: ...
 
@@ -44,7 +46,7 @@ def behind(changes: int, total: int) -> bool:
     return changes > max(256, total // 200)
 
 
-class Follower(ABC, Generic[_Index]):
+class Follower(Generic[_Index]):
     """Keeps an index in step with the searched state of a corpus: new passages are appended, deleted ones removed.
 
     Its file, written while `lock` is held, only saves time: if it is missing, damaged or of another version or corpus, the
@@ -52,6 +54,7 @@ class Follower(ABC, Generic[_Index]):
     """
 
     name: ClassVar[str]
+    kind: type[_Index]
 
     def __init__(self, path: Path | None = None, lock: Callable[[], AbstractContextManager[object]] = nullcontext) -> None:
         self.path = path
@@ -59,14 +62,6 @@ class Follower(ABC, Generic[_Index]):
         self._lock, self._guard = lock, threading.RLock()
         self._opened: tuple[int, ...] | None = None
         self._clear()
-
-    @abstractmethod
-    def _load(self, path: Path) -> _Index:
-        """The index of the file; RetrievalError if it cannot be used."""
-
-    @abstractmethod
-    def _empty(self, source: str) -> _Index:
-        """An empty index."""
 
     def save(self, view: View) -> bool:
         """Bring the index up to date with a view and write its file; False, with a warning, if that fails."""
@@ -85,7 +80,7 @@ class Follower(ABC, Generic[_Index]):
 
     def keep_up(self, view: View) -> None:
         """After additions: write an existing file again if many passages are missing in it."""
-        if self._kept():
+        if _state(self.path):
             with self._guard:
                 self._compare(view)
                 late = behind(len(view) - self._saved, len(view))
@@ -94,7 +89,7 @@ class Follower(ABC, Generic[_Index]):
 
     def purge(self, view: View) -> None:
         """After deletions: remove the deleted passages from the file."""
-        if self._kept() and not self.save(view):
+        if _state(self.path) and not self.save(view):
             self.discard()
 
     def discard(self) -> None:
@@ -109,7 +104,7 @@ class Follower(ABC, Generic[_Index]):
         self._index: _Index | None = None
         self._saved = 0
         self._view: View | None = None
-        # Each entry's passage number in the view, or _GONE; passages without an entry; entries without a passage.
+        # The passage number of each entry in the view, or _GONE; new passages; entries whose passage is gone.
         self._numbers, self._new, self._gone = _NONE, _NONE, _NONE
 
     def _fits(self, index: _Index, view: View) -> bool:
@@ -148,7 +143,7 @@ class Follower(ABC, Generic[_Index]):
             return False
         self._opened = state
         try:
-            index = self._load(self.path)
+            index = self.kind.load(self.path)
         except RetrievalError as error:
             _LOGGER.warning("The %s is rebuilt: %s", self.name, error)
             return False
@@ -158,16 +153,13 @@ class Follower(ABC, Generic[_Index]):
         self._index, self._saved = index, len(index)
         return True
 
-    def _kept(self) -> bool:
-        return self.path is not None and self.path.is_file()
-
     def _current(self, view: View) -> _Index:
         """The index for a view; its entries are the passages of `self._numbers`. The caller holds the guard."""
         self._compare(view)
         if self._index is not None and not len(self._new) and not len(self._gone):
             return self._index
-        index = self._empty(view.source) if self._index is None else self._index
-        # Read first: a failure changes nothing.
+        index = self.kind(source=view.source) if self._index is None else self._index
+        # Read before the index changes: a failure then leaves it as it was.
         added = [passage.document for passage in read(view, self._new)]
         if len(self._gone):
             index = index.select(np.flatnonzero(self._numbers != _GONE))
@@ -180,26 +172,18 @@ class Follower(ABC, Generic[_Index]):
 class BM25Follower(Follower[BM25Index]):
     """BM25 of the passages of a corpus, updated before each search."""
 
-    name = "BM25 index"
+    name, kind = "BM25 index", BM25Index
 
     def scores(self, view: View, queries: Sequence[str], turns: Sequence[Sequence[tuple[str, str]]] | None = None) -> Vectors:
-        """BM25 of each passage, divided by the query's best score, (q, n); see `BM25Index.scores_with_turns` for `turns`."""
+        """BM25 of each passage, divided by the query's best score, (q, n); as `BM25Index.scores`."""
         with self._guard:
             index, numbers = self._current(view), self._numbers
-            found = index.scores(queries) if turns is None else index.scores_with_turns(queries, turns)
+            found = index.scores(queries, turns)
         if len(numbers) == len(view.keys) and (numbers == np.arange(len(numbers))).all():
             return found
         result: Vectors = np.zeros((len(found), len(view.keys)), dtype=np.float32)
         result[:, numbers] = found
         return result
-
-    def _empty(self, source: str) -> BM25Index:
-        return BM25Index(source=source)
-
-    def _load(self, path: Path) -> BM25Index:
-        index = BM25Index.load(path)
-        index.scores(["check"])
-        return index
 
 
 def _state(path: Path | None) -> tuple[int, ...] | None:

@@ -13,7 +13,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, conver
 from langgraph_convcoa.errors import InputError, RetrievalError
 from langgraph_convcoa.retrieval.encoders.base import Encoder, Vectors, normalised
 from langgraph_convcoa.retrieval.encoders.recent import RecentValues
-from langgraph_convcoa.retrieval.scoring.sparsemax import sparsemax
+from langgraph_convcoa.retrieval.scoring.topk import sparsemax
 from langgraph_convcoa.text.clean import clean
 
 if TYPE_CHECKING:
@@ -25,12 +25,10 @@ Turn = tuple[str, str]
 History = Sequence[Turn | Sequence[str] | BaseMessage | Mapping[str, Any]]
 """Earlier turns, oldest first: pairs of question and answer, or messages as LangChain objects or dicts of role and content."""
 
-_Asked = tuple[str, tuple[Turn, ...]]
-
 _ANSWER_CHARACTERS = 300
 _ROLES = frozenset({"human", "user", "ai", "assistant", "system", "developer", "tool", "function"})
 _KEPT = 4096
-# Only the last turns of a longer history count, so that the time of a question is bounded.
+# Only this many last turns count, so that the time for a question is bounded.
 _TURNS = 100
 
 
@@ -46,7 +44,7 @@ def messages_of(history: Iterable[Turn | Sequence[str] | BaseMessage | Mapping[s
 
 
 def _message(role: Any, content: Any) -> BaseMessage:
-    # Tools' messages do not count, and would need the id of their call.
+    # These messages are ignored later; a ToolMessage would need the id of its call.
     kept = "system" if role in ("tool", "function", "developer") else role
     try:
         return convert_to_messages([{"role": kept, "content": content or ""}])[0]
@@ -82,6 +80,24 @@ def history_pairs(history: Iterable[Turn | Sequence[str] | BaseMessage | Mapping
         else:
             raise InputError(f"The history must be pairs of question and answer or messages, not {entry!r:.80}.")
     return [(" ".join(questions), " ".join(answers)) for questions, answers in pairs]
+
+
+def checked_questions(questions: Sequence[str], histories: Sequence[History | None]) -> tuple[list[str], list[list[Turn]]]:
+    """The texts of questions and the turns before each; InputError for an empty question or a history of another form."""
+    turns = [history_pairs(history) for history in histories]
+    if len(turns) != len(questions):
+        raise InputError(f"There are {len(questions)} queries and {len(turns)} histories; give one of each.")
+    texts = []
+    for question, earlier in zip(questions, turns, strict=True):
+        if not isinstance(question, str):
+            raise InputError(f"The question must be a string, not {type(question).__name__}.")
+        texts.append(clean(question).strip())
+        if not texts[-1]:
+            raise InputError("The question is empty; write one.")
+        # An app may have appended the new question to its messages.
+        if earlier and earlier[-1] == (texts[-1], ""):
+            earlier.pop()
+    return texts, turns
 
 
 def turn_text(turn: Turn) -> str:
@@ -165,7 +181,6 @@ class StateEncoder:
     def __init__(self, encoder: Encoder, model: RetrieverModel | None = None) -> None:
         self.encoder, self.model = encoder, model
         self._vectors = RecentValues[str, Vectors](_KEPT)
-        self._asked = RecentValues[_Asked, Vectors](_KEPT)
 
     def states(
         self, queries: Sequence[str], histories: Sequence[Sequence[Turn]], *, history_weight: float, history_beta: float
@@ -186,29 +201,13 @@ class StateEncoder:
         pairs = zip(queries, patterns, strict=True)
         rows = [state(vectors[query], history, history_weight, history_beta) for query, history in pairs]
         states = np.stack(rows) if rows else np.zeros((0, self.encoder.dimension), dtype=np.float32)
-        return self._with_query_encoder(states, vectors, queries, kept)
+        followed = [row for row, history in enumerate(kept) if history]
+        if self.model is not None and self.model.query_encoder is not None and followed:
+            earlier = [[(question.strip(), answer.strip()) for question, answer in kept[row]] for row in followed]
+            encoded = self.model.query_encoder.encode([queries[row] for row in followed], earlier)
+            questions = np.stack([vectors[queries[row]] for row in followed])
+            states[followed] = mixed_states(encoded, questions, states[followed], self.model.state_weight, self.model.gate)
+        return states
 
     def _encode(self, texts: list[str]) -> Vectors:
         return normalised(self.encoder.encode_queries(texts), len(texts), self.encoder.dimension, self.encoder.name)
-
-    def _with_query_encoder(
-        self, states: Vectors, vectors: Mapping[str, Vectors], queries: Sequence[str], histories: Sequence[Sequence[Turn]]
-    ) -> Vectors:
-        """The states mixed with the query encoder's vectors of the questions with their turns."""
-        model = self.model
-        if model is None or model.query_encoder is None:
-            return states
-        asked = {
-            row: (query, tuple((question.strip(), answer.strip()) for question, answer in history))
-            for row, (query, history) in enumerate(zip(queries, histories, strict=True))
-            if history
-        }
-        if not asked:
-            return states
-        encode = model.query_encoder.encode
-        found = self._asked.of(asked.values(), lambda new: encode([query for query, _ in new], [turns for _, turns in new]))
-        rows, states = list(asked), states.copy()
-        encoded = np.stack([found[question] for question in asked.values()])
-        questions = np.stack([vectors[queries[row]] for row in rows])
-        states[rows] = mixed_states(encoded, questions, states[rows], model.state_weight, model.gate)
-        return states

@@ -48,13 +48,13 @@ _PLAIN = ("encoder", "settings", "state_weight", "gate")
 
 @dataclass(frozen=True, eq=False)
 class RetrieverModel:
-    """The trained part of a `HopfieldRetriever`: the query's side, so that existing indexes stay as they are.
+    """The trained part of a `HopfieldRetriever`. It changes only how queries are encoded, so existing indexes stay valid.
 
     RetrievalError for settings that are unknown or out of range.
     """
 
     encoder: str  # Identity of the encoder whose patterns are searched (`encoder_identity`).
-    settings: Mapping[str, float] = field(default_factory=dict)  # Of the retriever; the user's settings take precedence.
+    settings: Mapping[str, float] = field(default_factory=dict)  # Settings of the retriever; the user's own take precedence.
     state: StateWeights | None = None  # Projections and gate of the conversation state; untrained when None.
     query_encoder: QueryEncoder | None = None  # When None the state uses the encoder's vectors alone.
     state_weight: float = 0.0  # g of `mixed_states`.
@@ -88,9 +88,8 @@ class RetrieverModel:
                 raise RetrievalError(f"The model is damaged: {fault}; copy or train it again.")
             parts = load_file(folder / _WEIGHTS) if config["state"] else {}
             card = (folder / _CARD).read_text(encoding="utf-8") if (folder / _CARD).exists() else ""
-            weights = [np.asarray(parts[name], dtype=np.float32) for name in _STATE_NAMES] if config["state"] else []
             return cls(
-                state=StateWeights(*weights) if weights else None,
+                state=StateWeights(*(parts[name].astype(np.float32) for name in _STATE_NAMES)) if config["state"] else None,
                 query_encoder=QueryEncoder.load(folder / _QUERY_ENCODER) if config["tower"] else None,
                 card=card,
                 source=str(folder),
@@ -118,9 +117,8 @@ class RetrieverModel:
         try:
             with replacing_folder(folder) as partial:
                 if self.state is not None:
-                    state = [getattr(self.state, name.partition(".")[2]) for name in _STATE_NAMES]
-                    arrays = [np.ascontiguousarray(values, dtype=np.float32) for values in state]
-                    save_file(dict(zip(_STATE_NAMES, arrays, strict=True)), partial / _WEIGHTS)
+                    state = {name: getattr(self.state, name.partition(".")[2]) for name in _STATE_NAMES}
+                    save_file({k: np.ascontiguousarray(v, dtype=np.float32) for k, v in state.items()}, partial / _WEIGHTS)
                 if self.query_encoder is not None:
                     self.query_encoder.save(partial / _QUERY_ENCODER)
                 if self.card:
@@ -147,22 +145,17 @@ class RetrieverModel:
 @cache
 def default_model() -> RetrieverModel | None:
     """The model in the package, for the default encoder; None if the package was built without it."""
-    from importlib.resources import files
-
-    folder = Path(str(files("langgraph_convcoa"))) / "retrieval" / "query" / "default_model"
+    folder = Path(__file__).parent / "default_model"
     return replace(RetrieverModel.load(folder), source=DEFAULT_MODEL) if (folder / _CONFIG).exists() else None
 
 
 def model_for(model: RetrieverModel | str | None, encoder: Encoder) -> RetrieverModel | None:
-    """The model of a name ("default", "untrained") for an encoder, which is not loaded here.
+    """Return the model that a name ("default", "untrained") means for an encoder; the encoder is not loaded.
 
-    None means the default model with the default encoder, and no model with others. InputError for another name, and for
-    "default" with another encoder.
+    None means the default model with the default encoder, and no model with others. InputError for "default" with others.
     """
     if isinstance(model, RetrieverModel):
         return model
-    if model not in (None, DEFAULT_MODEL, UNTRAINED):
-        raise InputError(f"model must be 'default', 'untrained', a folder or a RetrieverModel, not {model!r}.")
     if model != UNTRAINED and is_default_encoder(encoder):
         return default_model()
     if model == DEFAULT_MODEL:
@@ -171,7 +164,7 @@ def model_for(model: RetrieverModel | str | None, encoder: Encoder) -> Retriever
 
 
 def encoder_identity(name: str) -> str:
-    """An encoder's name without dtype and length, which a model does not depend on."""
+    """An encoder's name without its dtype and length: a model fits all of these."""
     return "|".join(part for part in name.split("|") if part not in _DTYPES and not part.isdigit())
 
 

@@ -16,7 +16,6 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from langgraph_convcoa.errors import RetrievalError, first_line
-from langgraph_convcoa.files import replacing
 from langgraph_convcoa.retrieval.encoders.base import Vectors, normalised
 from langgraph_convcoa.retrieval.encoders.bert import Array, bert_of
 from langgraph_convcoa.retrieval.encoders.onnx_bert import OnnxBert, onnx_bert
@@ -65,30 +64,25 @@ class Differences:
             tensors[name + _SCALES] = scales
         return cls(tensors, fingerprint(base))
 
-    def added(self, name: str) -> Array:
-        """The difference of a tensor, float32."""
-        change: Array = self.tensors[name].astype(np.float32)
-        return change * self.tensors[name + _SCALES] if name + _SCALES in self.tensors else change
-
     def added_to(self, weights: Mapping[str, Array], base: str) -> dict[str, Array]:
         """An encoder's weights plus the differences; RetrievalError for another encoder's weights."""
-        self._check(weights, base)
-        return {name: weight + self.added(name) if name in self.tensors else weight for name, weight in weights.items()}
+        if fingerprint(weights) != self.base_hash:
+            fault = f"The query encoder was trained from other weights than those of the encoder {base!r} here"
+            raise RetrievalError(f"{fault}; train one for this encoder, or use model='untrained'.")
+        changed = dict(weights)
+        for name in weights.keys() & self.tensors.keys():
+            change: Array = self.tensors[name].astype(np.float32)
+            changed[name] = changed[name] + change * self.tensors.get(name + _SCALES, np.float32(1))
+        return changed
 
     def add_to(self, weights: Mapping[str, Tensor], base: str) -> None:
         """Like `added_to`, but change the weights of a network in place."""
         import torch
 
-        self._check(arrays(weights), base)
+        changed = self.added_to(arrays(weights), base)
         with torch.no_grad():
-            for name in self.tensors:
-                if not name.endswith(_SCALES):
-                    weights[name].add_(torch.from_numpy(self.added(name)).to(weights[name].device))
-
-    def _check(self, weights: Mapping[str, Array], base: str) -> None:
-        if fingerprint(weights) != self.base_hash:
-            fault = f"The query encoder was trained from other weights than those of the encoder {base!r} here"
-            raise RetrievalError(f"{fault}; train one for this encoder, or use model='untrained'.")
+            for name in weights.keys() & self.tensors.keys():
+                weights[name].copy_(torch.from_numpy(changed[name]))
 
 
 def arrays(weights: Mapping[str, Tensor]) -> dict[str, Array]:
@@ -153,15 +147,11 @@ class QueryEncoder:
             raise RetrievalError(f"{fault}; copy it again.") from error
 
     def save(self, path: str | Path) -> None:
-        """Write the differences to a file, completely or not at all."""
+        """Write the differences to a file; `RetrieverModel.save` replaces the whole folder at once."""
         head = {"format": _FORMAT, "version": str(_VERSION), "base": self.base, "base_hash": self.differences.base_hash}
         head["reading"] = json.dumps(asdict(self.reading))
         tensors = {name: np.ascontiguousarray(tensor) for name, tensor in self.differences.tensors.items()}
-        try:
-            with replacing(path) as partial:
-                save_file(tensors, partial, metadata=head)
-        except (OSError, SafetensorError) as error:
-            raise RetrievalError(f"The query encoder cannot be written to {path}: {error}.") from error
+        save_file(tensors, path, metadata=head)
 
     def encode(self, questions: Sequence[str], histories: Sequence[Sequence[tuple[str, str]]]) -> Vectors:
         """Vectors (n, d) of n questions with their earlier turns, oldest first.
@@ -193,13 +183,9 @@ class QueryEncoder:
         module = self.module()
         with self._lock, torch.inference_mode():
             ids = module.text.ids(questions, histories)
-            rows: list[Vectors] = [np.zeros(0, dtype=np.float32)] * len(ids)
-            order = sorted(range(len(ids)), key=lambda i: len(ids[i]))
-            for start in range(0, len(order), _BATCH):
-                batch = order[start : start + _BATCH]
-                for place, row in zip(batch, module([ids[i] for i in batch]).cpu().numpy(), strict=True):
-                    rows[place] = row
-        found = np.stack(rows).astype(np.float32) if rows else np.zeros((0, 0), dtype=np.float32)
+            batches = [ids[start : start + _BATCH] for start in range(0, len(ids), _BATCH)]
+            rows = [module(batch).cpu().numpy() for batch in batches]
+        found: Vectors = np.concatenate(rows) if rows else np.zeros((0, 0), dtype=np.float32)
         if not np.isfinite(found).all():
             raise RetrievalError("The query encoder gave NaN or infinity; train it again or use another model.")
         return found

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
 
 from langgraph_convcoa.errors import RetrievalError
 from langgraph_convcoa.retrieval.encoders.loading import counting_copy
@@ -56,11 +57,7 @@ class QueryEncoderModule(nn.Module):
     def forward(self, ids: Sequence[Sequence[int]]) -> Tensor:
         """Vectors (n, d) of n lists of token ids, float32."""
         device = next(self.parameters()).device
-        longest = max(map(len, ids))
-        tokens = torch.zeros(len(ids), longest, dtype=torch.long)
-        mask = torch.zeros(len(ids), longest, dtype=torch.long)
-        for row, one in enumerate(ids):
-            tokens[row, : len(one)] = torch.tensor(one)
-            mask[row, : len(one)] = 1
+        tokens = pad_sequence([torch.tensor(one) for one in ids], batch_first=True)
+        mask = pad_sequence([torch.ones(len(one), dtype=torch.long) for one in ids], batch_first=True)
         features: Mapping[str, Tensor] = self.model({"input_ids": tokens.to(device), "attention_mask": mask.to(device)})
         return nn.functional.normalize(features["sentence_embedding"].float(), dim=-1)

@@ -1,24 +1,42 @@
-"""Stored patterns: multi-vector passages one after another, as float32 or int8."""
+"""Stored patterns of passages, as float32 or int8, and a bound on the score of every passage by one product over them."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, TypeAlias, get_args
 
+import numkong
 import numpy as np
 import numpy.typing as npt
 
 from langgraph_convcoa.errors import InputError, RetrievalError
 from langgraph_convcoa.retrieval.encoders.base import Vectors
+from langgraph_convcoa.retrieval.threads import cores
 
 PatternType: TypeAlias = Literal["float32", "int8"]
 """The type of stored patterns. int8 rounds once; the stored patterns are searched exactly."""
 
 PATTERN_TYPES: tuple[PatternType, ...] = get_args(PatternType)
 
+Rows = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_] | None
+"""(n,), True for passages that may be returned; None for all."""
+
 _LARGEST_INT8 = 127
 _ROWS = 4_096
+# A block's products fit one core's cache. int8 products are fast, so their blocks are larger.
+_BLOCK_PRODUCTS = {"float32": 131_072, "int8": 262_144}
+_MOST_ROWS = {"float32": 16_384, "int8": 131_072}
+_FEWEST_ROWS = 4_096
+# A second thread for fewer rows takes longer to start than to work.
+_SHARED_ROWS = 8_192
+# Largest error of a float32 product, relative to the product of the lengths.
+_ROUNDING = 1e-6
+
+Each = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]
+"""`map` or the `map` of a pool: runs a function for each job."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,10 +71,6 @@ class Patterns:
         if not (sets and scaled):
             raise RetrievalError(f"The patterns do not fit together: {len(values)} rows, {len(offsets)} offsets.")
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        # Without the cached `reach`.
-        return type(self), (self.values, self.offsets, self.scales, self.dtype)
-
     @property
     def n(self) -> int:
         """Number of sets."""
@@ -69,21 +83,16 @@ class Patterns:
 
     def rows(self, start: int, stop: int) -> Vectors:
         """Patterns start to stop as float32, (stop - start, d)."""
-        return decode_patterns(self.values[start:stop], None if self.scales is None else self.scales[start:stop])
+        return self.take(slice(start, stop))
 
-    def take(self, rows: npt.NDArray[np.int64]) -> Vectors:
+    def take(self, rows: Rows | slice) -> Vectors:
         """The patterns with the given numbers as float32, (len(rows), d)."""
-        return decode_patterns(self.values[rows], None if self.scales is None else self.scales[rows])
+        values: Vectors = self.values[rows]
+        return values if self.scales is None else values.astype(np.float32) * self.scales[rows, None]
 
-    def wholes(self, sets: npt.NDArray[np.int64]) -> Vectors:
-        """y_0 of the given sets as float32, (len(sets), d)."""
-        return self.take(self.offsets[sets])
-
-    def select(self, sets: npt.NDArray[np.int64]) -> Patterns:
+    def select(self, sets: Rows) -> Patterns:
         """A copy of some sets, in the given order."""
-        starts, sizes = self.offsets[sets], self.offsets[sets + 1] - self.offsets[sets]
-        offsets = np.concatenate([[0], np.cumsum(sizes)])
-        rows = np.repeat(starts - offsets[:-1], sizes) + np.arange(offsets[-1])
+        rows, offsets = rows_of(self.offsets, sets)
         return Patterns(self.values[rows], offsets, None if self.scales is None else self.scales[rows], self.dtype)
 
     @cached_property
@@ -97,6 +106,13 @@ class Patterns:
         whole = lengths[firsts]
         lengths[firsts] = 0
         return np.stack([whole, np.maximum.reduceat(lengths, firsts) if self.n else whole])
+
+
+def rows_of(offsets: Rows, sets: Rows) -> tuple[Rows, Rows]:
+    """The rows of some sets, one set after another, and the offsets of the sets in these rows."""
+    sizes = np.diff(offsets)[sets]
+    chosen = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(sizes, dtype=np.int64)])
+    return np.repeat(offsets[sets] - chosen[:-1], sizes) + np.arange(chosen[-1]), chosen
 
 
 def encode_patterns(vectors: Vectors, dtype: PatternType) -> tuple[npt.NDArray[Any], npt.NDArray[np.float32] | None]:
@@ -125,7 +141,96 @@ def encode_patterns(vectors: Vectors, dtype: PatternType) -> tuple[npt.NDArray[A
     return np.clip(np.rint(vectors / scales[:, None]), -_LARGEST_INT8, _LARGEST_INT8).astype(np.int8), scales
 
 
-def decode_patterns(values: npt.NDArray[Any], scales: npt.NDArray[np.float32] | None) -> Vectors:
-    """Stored values as float32 patterns."""
-    decoded: Vectors = values if scales is None else values.astype(np.float32) * scales[:, None]
-    return decoded
+def first_pass(
+    patterns: Patterns, states: Vectors, passage_weight: float, allowed: Mask, extra: Vectors | None, each: Each
+) -> Vectors:
+    """Bound every score by w <x, y_0> + max_j <x, y_j> + extra, (q, n); -infinity for passages that are not `allowed` (n,).
+
+    int8 patterns are multiplied with int8 states x^; the bound is then wider by |x - x^| (w |y_0| + max_j |y_j|).
+    """
+    bounds = np.empty((len(states), patterns.n), dtype=np.float32)
+    weight = np.float32(passage_weight)
+    queries: npt.NDArray[Any] = states
+    if patterns.dtype == "int8":
+        queries, steps, errors = rounded(states)
+        slack = (errors + _ROUNDING * np.linalg.norm(states.astype(np.float64), axis=1)).astype(np.float32)
+        whole, longest = patterns.reach[:, :, None]
+
+    def bound(block: tuple[int, int]) -> None:
+        """Fill in the bounds of the sets a to b."""
+        a, b = block
+        offsets = patterns.offsets
+        if allowed is not None and not allowed[a:b].any():
+            bounds[:, a:b] = -np.inf
+            return
+        edges = offsets[a : b + 1] - offsets[a]
+        products = _products(patterns, int(offsets[a]), int(offsets[b]), queries)
+        wholes = weight * products[edges[:-1]]
+        # NaN in a window makes the maximum NaN.
+        products[edges[:-1]] = -np.inf
+        best = np.maximum.reduceat(products, edges[:-1], axis=0) + wholes
+        if patterns.dtype == "int8":
+            best *= steps.astype(np.float32)
+            best += (weight * whole[a:b] + longest[a:b]) * slack
+        if extra is not None:
+            best += extra.T[a:b]
+        if allowed is not None:
+            best[~allowed[a:b]] = -np.inf
+        bounds[:, a:b] = best.T
+
+    list(each(bound, _blocks(patterns, len(states))))
+    return bounds
+
+
+def _blocks(patterns: Patterns, queries: int) -> list[tuple[int, int]]:
+    """Runs of whole sets, (first set, last set + 1)."""
+    offsets, threads = patterns.offsets, cores()
+    total = int(offsets[-1])
+    rows = min(max(_BLOCK_PRODUCTS[patterns.dtype] // queries, _FEWEST_ROWS), _MOST_ROWS[patterns.dtype])
+    number = max(1, -(-total // rows))
+    if total >= _SHARED_ROWS * threads:
+        # The same number of blocks for each thread.
+        number = -(-number // threads) * threads
+    cuts = np.unique(np.searchsorted(offsets[:-1], np.linspace(0, total, number, endpoint=False))).tolist()
+    return [(a, b) for a, b in zip(cuts, [*cuts[1:], patterns.n], strict=True) if b > a]
+
+
+def _products(patterns: Patterns, start: int, stop: int, queries: npt.NDArray[Any]) -> Vectors:
+    """Products of rows with the queries, (stop - start, q); for int8 in units of the queries' steps."""
+    values, scales = patterns.values[start:stop], patterns.scales
+    products: Vectors = np.empty((stop - start, len(queries)), dtype=np.float32)
+    if scales is None:
+        return dot(values, queries, products)
+    exact = dot(values, queries, products if len(queries) == 1 else np.empty(products.shape, dtype=np.int32))
+    np.multiply(exact, scales[start:stop, None], out=products, casting="unsafe")
+    return products
+
+
+def dot(values: npt.NDArray[Any], queries: npt.NDArray[Any], out: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Products of rows (m, d) with queries (q, d) into `out` (m, q), in this thread alone.
+
+    float32 inputs give float32. int8 inputs give int32 or, with one query only, float32, which rounds above 2^24.
+    """
+    if len(queries) == 1:
+        # With one query most of the work is reading the patterns, and this order of arguments reads them faster.
+        numkong.cdist(queries, values, "dot", out=out.reshape(1, -1))
+    else:
+        numkong.cdist(values, queries, "dot", out=out)
+    return out
+
+
+def rounded(queries: Vectors) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Queries (q, d) as int8 rows (q, d) with a step each (q,), and the lengths of the rounding errors (q,).
+
+    Query i is about step i times row i.
+
+    Example:
+        >>> rows, steps, errors = rounded(np.array([[1.27, 0.004]], dtype=np.float32))
+        >>> errors.round(3).tolist(), rows.tolist()
+        ([0.004], [[127, 0]])
+    """
+    exact = queries.astype(np.float64)
+    largest = np.abs(exact).max(axis=1, initial=0.0)
+    steps = np.where(largest > 0, largest / _LARGEST_INT8, 1.0)
+    rows = np.clip(np.rint(exact / steps[:, None]), -_LARGEST_INT8, _LARGEST_INT8)
+    return rows.astype(np.int8), steps, np.linalg.norm(exact - steps[:, None] * rows, axis=1)

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import itertools
 import math
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from langgraph_convcoa.errors import InputError, RetrievalError
 from langgraph_convcoa.retrieval.encoders.base import Vectors
-from langgraph_convcoa.retrieval.scoring.bounds import Terms, first_pass
-from langgraph_convcoa.retrieval.scoring.patterns import Patterns
-from langgraph_convcoa.retrieval.scoring.sparsemax import sparsemax
-from langgraph_convcoa.retrieval.threads import workers
+from langgraph_convcoa.retrieval.scoring.patterns import Each, Mask, Patterns, Rows, first_pass
+from langgraph_convcoa.retrieval.threads import cores
 
 _QUERIES = 64
-# Number of queries whose sets are scored together.
-_TOGETHER = 8
 # Below this many numbers in the patterns, a second thread takes longer to start than to work.
 _WORTH_THREADS = 1_000_000
 # The products of a group of queries take at most this many bytes, or a sixteenth of the patterns' bytes if that is more.
@@ -26,22 +25,22 @@ _PRODUCT_BYTES = 64 * 2**20
 _SHARE = 16
 # If a filter leaves fewer bytes of patterns than this, they are copied and searched alone.
 _COPIED_BYTES = 16 * 2**20
-# How far float32 may put a bound below a score, relative to the product of the lengths.
+# Largest error of a float32 bound, relative to the product of the lengths.
 _ROUNDING = 1e-6
-# Most products that are laid out at a time.
-_AT_ONCE = 2_000_000
 # Most numbers of patterns that are copied to float64 at a time: many equal scores may require all patterns.
 _COPIED = 2_500_000
+# Replaces -inf, so that sums stay finite. The largest score is 0, and scores below -1 have no weight.
+_NONE = -2.0
 
-Rows = npt.NDArray[np.int64]
+Scores = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
 class Ranking:
     """The best passages for one query."""
 
-    indices: npt.NDArray[np.int64]  # Passage numbers, best first; equal scores in the order of the numbers.
-    scores: npt.NDArray[np.float64]  # w <x, y_0> + sim(z, x) + extra of each passage.
+    indices: Rows  # Passage numbers, best first; equal scores in the order of the numbers.
+    scores: Scores  # w <x, y_0> + sim(z, x) + extra of each passage.
     certified: bool  # True if these are proved to be the best of all allowed passages, for the stored patterns.
     scored: int  # Passages scored in full.
 
@@ -53,7 +52,7 @@ def search(
     k: int,
     beta: float = 10.0,
     passage_weight: float = 1.0,
-    allowed: npt.NDArray[np.bool_] | None = None,
+    allowed: Mask = None,
     extra: Vectors | None = None,
 ) -> list[Ranking]:
     """The k best passages for each query state (q, d), the same as by scoring every passage in full.
@@ -78,40 +77,56 @@ def search(
         >>> ranking.indices.tolist(), ranking.scores.round(3).tolist(), ranking.certified
         ([1], [1.6], True)
     """
-    check_settings(k, beta, passage_weight)
+    check_settings(k, beta=beta, passage_weight=passage_weight)
     states = np.ascontiguousarray(states, dtype=np.float32)
     _check_arrays(patterns, states, allowed, extra)
     pool = patterns.n if allowed is None else int(allowed.sum())
-    if pool == 0:
+    if pool == 0 or not len(states):
         return [Ranking(np.zeros(0, dtype=np.int64), np.zeros(0), True, 0) for _ in states]
-    added = None if extra is None else np.ascontiguousarray(extra, dtype=np.float32)
-    terms = Terms(beta, float(passage_weight), allowed, added)
-    if allowed is not None and _few(patterns, pool):
+    again = partial(search, k=k, beta=beta, passage_weight=passage_weight)
+    rows = pool * len(patterns.values) / patterns.n
+    few = rows * _SHARE < len(patterns.values) and rows * patterns.values.itemsize * patterns.d < _COPIED_BYTES
+    if allowed is not None and few:
         chosen = np.flatnonzero(allowed)
-        terms = replace(terms, allowed=None, extra=None if terms.extra is None else terms.extra[:, chosen])
-        found = _search(patterns.select(chosen), states, terms, k, pool)
+        found = again(patterns.select(chosen), states, extra=None if extra is None else extra[:, chosen])
         return [replace(ranking, indices=chosen[ranking.indices]) for ranking in found]
-    rankings: list[Ranking] = []
     budget = max(_PRODUCT_BYTES, patterns.values.nbytes // _SHARE)
     step = min(_QUERIES, max(1, budget // (4 * len(patterns.values))))
-    for start in range(0, len(states), step):
-        rows = slice(start, start + step)
-        part = terms if terms.extra is None else replace(terms, extra=terms.extra[rows])
-        rankings += _search(patterns, states[rows], part, k, pool)
-    return rankings
+    if len(states) > step:
+        rankings: list[Ranking] = []
+        for start in range(0, len(states), step):
+            part = slice(start, start + step)
+            rankings += again(patterns, states[part], allowed=allowed, extra=None if extra is None else extra[part])
+        return rankings
+    # A pool starts no thread before its first job.
+    with ThreadPoolExecutor(cores(), "matrices") as threads:
+        each: Each = threads.map if cores() > 1 and patterns.values.size > _WORTH_THREADS else map
+        bounds = first_pass(patterns, states, passage_weight, allowed, extra, each)
+
+        def rank(row: int) -> Ranking:
+            own = None if extra is None else extra[row]
+            exact = partial(score, patterns, states[row], beta=beta, passage_weight=passage_weight, extra=own)
+            # Usually few more than k sets are needed; rounded queries have wider bounds.
+            wanted = 2 * k + 32 if patterns.dtype == "int8" else k + k // 2 + 32
+            # The state's greatest possible score, with patterns of length 1.
+            reach = (passage_weight + 1) * float(np.linalg.norm(states[row].astype(np.float64)))
+            return _rank(exact, bounds[row], min(k, pool), pool, wanted, _ROUNDING * max(1.0, reach))
+
+        return list(each(rank, range(len(states))))
 
 
-def check_settings(k: int, beta: float, passage_weight: float) -> None:
-    """Raise InputError for a setting that is out of range."""
+def check_settings(k: int, **numbers: float) -> None:
+    """Raise InputError for a setting that is out of range: numbers are at least 0, and only a beta may be infinite."""
     if isinstance(k, bool) or not isinstance(k, int) or k < 1:
         raise InputError(f"k must be a whole number of at least 1, not {k!r}.")
-    if math.isnan(beta) or beta < 0:
-        raise InputError(f"beta must be from 0 to infinity, not {beta}.")
-    if not 0 <= passage_weight < math.inf:
-        raise InputError(f"passage_weight must be a number of at least 0, not {passage_weight}.")
+    for name, value in numbers.items():
+        if name.endswith("beta") and not value >= 0:
+            raise InputError(f"{name} must be from 0 to infinity, not {value}.")
+        if not name.endswith("beta") and not 0 <= value < math.inf:
+            raise InputError(f"{name} must be a number of at least 0, not {value}.")
 
 
-def _check_arrays(patterns: Patterns, states: Vectors, allowed: npt.NDArray[np.bool_] | None, extra: Vectors | None) -> None:
+def _check_arrays(patterns: Patterns, states: Vectors, allowed: Mask, extra: Vectors | None) -> None:
     if states.ndim != 2 or states.shape[1] != patterns.d:
         raise RetrievalError(
             f"The query vectors have shape {states.shape} but the memory holds vectors of length {patterns.d}; "
@@ -128,104 +143,88 @@ def _check_arrays(patterns: Patterns, states: Vectors, allowed: npt.NDArray[np.b
         )
 
 
-def associate(
-    patterns: Patterns, index: int, state: Vectors, beta: float
-) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+def associate(patterns: Patterns, index: int, state: Vectors, beta: float) -> tuple[Scores, Scores]:
     """The association weights of a passage's windows for a query state (d), which add up to one, and their products."""
     rows = np.arange(int(patterns.offsets[index]) + 1, int(patterns.offsets[index + 1]))
     products = _row_products(patterns, state, rows)
     return sparsemax(products, beta=beta), products
 
 
-def _few(patterns: Patterns, pool: int) -> bool:
-    rows = pool * len(patterns.values) / patterns.n
-    return rows * _SHARE < len(patterns.values) and rows * patterns.values.itemsize * patterns.d < _COPIED_BYTES
+def sparsemax(scores: npt.NDArray[Any], *, beta: float = 1.0, mask: npt.NDArray[np.bool_] | None = None) -> Scores:
+    """The Euclidean projection of `beta * scores` on the simplex (Martins & Astudillo 2016; Pan et al. 2024b, section 4).
 
+    Scores are (..., n). The mask of the same shape is True where an entry may have weight. Weights are of the same shape and
+    add up to one over the last dimension; at beta = 0 they are uniform, at infinity uniform over the largest scores. A row
+    without an unmasked entry is all zero.
 
-def _search(patterns: Patterns, states: Vectors, terms: Terms, k: int, pool: int) -> list[Ranking]:
-    found: dict[int, Ranking] = {}
-    with workers(parallel=patterns.values.size > _WORTH_THREADS) as each:
-        bounds = first_pass(patterns, states, terms, each)
-
-        def rank(which: Rows) -> None:
-            found.update(_rank(patterns, states, terms, bounds, which, min(k, pool), pool))
-
-        numbers = np.arange(len(states))
-        each(rank, [numbers[start : start + _TOGETHER] for start in range(0, len(numbers), _TOGETHER)])
-    return [found[row] for row in range(len(states))]
-
-
-def _rank(
-    patterns: Patterns, states: Vectors, terms: Terms, bounded: Vectors, which: Rows, k: int, pool: int
-) -> dict[int, Ranking]:
-    """Score sets in the order of their bounds until no bound left reaches the k-th score."""
-    # Usually few more than k sets are needed; rounded queries have wider bounds.
-    wanted = min(pool, 2 * k + 32 if patterns.dtype == "int8" else k + k // 2 + 32)
-    found: dict[int, Ranking] = {}
-    # The greatest score of a state with patterns of length 1.
-    reach = (terms.passage_weight + 1) * np.linalg.norm(states.astype(np.float64), axis=1)
-    rounding = _ROUNDING * np.maximum(1.0, reach)
-    while len(which):
-        chosen, bounds, left = _best(bounded[which], wanted)
-        if wanted == pool:
-            left[:] = -math.inf
-        wide = np.repeat(which[:, None], chosen.shape[1], axis=1)
-        scores = np.full(chosen.shape, -math.inf)
-        best = _exact_scores(patterns, states, terms, wide[:, :k].ravel(), chosen[:, :k].ravel())
-        scores[:, :k] = best.reshape(-1, k)
-        # The k-th score can only rise: other sets matter only if their bound reaches it.
-        least = scores[:, :k].min(axis=1)
-        least -= rounding[which] * np.maximum(1.0, np.abs(least))
-        more = bounds >= least[:, None]
-        more[:, :k] = False
-        if more.any():
-            scores[more] = _exact_scores(patterns, states, terms, wide[more], chosen[more])
-        needed = k + more.sum(axis=1)
-        # Equal scores in the order of the numbers.
-        most = int(needed.max())
-        order = np.lexsort((chosen[:, :most], -scores[:, :most]))[:, :k]
-        last = np.take_along_axis(scores, order[:, -1:], axis=1)[:, 0]
-        next_bound = np.concatenate([bounds, left[:, None]], axis=1)[np.arange(len(which)), needed]
-        # Strictly above, so that rounding never decides between equal scores.
-        done = last > next_bound + rounding[which] * np.maximum(1.0, np.abs(last))
-        for place in np.flatnonzero(done):
-            picks = order[place]
-            found[int(which[place])] = Ranking(chosen[place][picks], scores[place][picks], True, int(needed[place]))
-        which = which[~done]
-        wanted = min(pool, 2 * wanted)
-    return found
-
-
-def _best(bounds: Vectors, wanted: int) -> tuple[Rows, npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """From bounds (q, n), the best sets and their bounds, (q, wanted), best first; and the best bound left, (q,)."""
-    more = min(wanted + 1, bounds.shape[1])
-    sets = _largest(bounds, more)
-    best = np.take_along_axis(bounds, sets, axis=1).astype(np.float64)
-    left = best[:, wanted].copy() if more > wanted else np.full(len(bounds), -math.inf)
-    return sets[:, :wanted], best[:, :wanted], left
-
-
-def _largest(values: Vectors, count: int) -> Rows:
-    """The places of the largest values of each row (q, n), largest first and NaN before them: (q, count)."""
-    n = values.shape[1]
-    places = np.argpartition(values, n - count, axis=1)[:, n - count :]
-    order = np.take_along_axis(values, places, axis=1).argsort(axis=1)[:, ::-1]
-    return np.take_along_axis(places, order, axis=1)
-
-
-def _exact_scores(patterns: Patterns, states: Vectors, terms: Terms, which: Rows, sets: Rows) -> npt.NDArray[np.float64]:
-    """The second pass: w <x, y_0> + sum_j sparsemax(beta a)_j a_j + extra, a = Y x, for m pairs of a query and a passage.
-
-    The pairs of one query must be adjacent.
+    Example:
+        >>> sparsemax(np.array([1.0, 0.5, -0.5])).tolist()
+        [0.75, 0.25, 0.0]
     """
-    sizes = patterns.offsets[sets + 1] - patterns.offsets[sets]
-    scores = np.empty(len(sets), dtype=np.float64)
-    step = max(1, _AT_ONCE // int(sizes.max(initial=1)))
+    z = np.asarray(scores, dtype=np.float64)
+    if z.shape[-1] == 0:
+        return z.copy()
+    allowed = z != -math.inf if mask is None else mask & (z != -math.inf)
+    top = z.max(axis=-1, keepdims=True, where=allowed, initial=-math.inf)
+    # Subtract the largest score, which is then exactly 0 for any beta.
+    z = np.where(allowed, z - np.where(top == -math.inf, 0.0, top), 0.0)
+    z = np.where(z < 0, _NONE, z) if math.isinf(beta) else np.maximum(beta * z, _NONE)
+    z[~allowed] = _NONE
+    ordered = -np.sort(-z, axis=-1)
+    sums = ordered.cumsum(axis=-1)
+    support = np.maximum((1 + np.arange(1, z.shape[-1] + 1) * ordered > sums).sum(axis=-1, keepdims=True), 1)
+    threshold = (np.take_along_axis(sums, support - 1, axis=-1) - 1) / support
+    weights: Scores = np.maximum(z - threshold, 0) * allowed
+    return weights
+
+
+def _rank(exact: Callable[[Rows], Scores], bounds: Vectors, k: int, pool: int, wanted: int, rounding: float) -> Ranking:
+    """Score sets in the order of their bounds (n,), `wanted` at first, until no bound left reaches the k-th score."""
+    n, wanted = len(bounds), min(pool, wanted)
+    while True:
+        # The sets of the largest bounds, in order; NaN comes first. One more set than wanted, for the best bound left.
+        first = max(n - wanted - 1, 0)
+        sets = np.argpartition(bounds, first)[first:]
+        sets = sets[bounds[sets].argsort()[::-1]]
+        best = bounds[sets].astype(np.float64)
+        if wanted == pool:
+            sets, best = sets[:pool], np.append(best[:pool], -math.inf)
+        scores = exact(sets[:k])
+        # The k-th score can only rise: other sets matter only if their bound reaches it.
+        least = scores.min() - rounding * max(1.0, abs(scores.min()))
+        needed = k + int((best[k:wanted] >= least).sum())
+        scores = np.concatenate([scores, exact(sets[k:needed])])
+        # Equal scores in the order of the numbers.
+        order = np.lexsort((sets[:needed], -scores))[:k]
+        last = scores[order[-1]]
+        # Strictly above, so that rounding never decides between equal scores.
+        if last > best[needed] + rounding * max(1.0, abs(last)):
+            return Ranking(sets[order], scores[order], True, needed)
+        wanted = min(pool, 2 * wanted)
+
+
+def score(
+    patterns: Patterns, state: Vectors, sets: Rows, *, beta: float, passage_weight: float, extra: Vectors | None
+) -> Scores:
+    """Score some passages for a query state x (d): w <x, y_0> + sum_j sparsemax(beta a)_j a_j + extra, with a = Y x.
+
+    `extra` is (n,). RetrievalError if a stored pattern is damaged.
+    """
+    firsts, sizes = patterns.offsets[sets], patterns.offsets[sets + 1] - patterns.offsets[sets]
+    columns = np.arange(int(sizes.max(initial=2)))
+    scores = np.empty(len(sets))
+    step = max(1, _COPIED // (len(columns) * patterns.d))
     for start in range(0, len(sets), step):
         part = slice(start, start + step)
-        scores[part] = _score(patterns, states, terms, which[part], sets[part], sizes[part])
-    if terms.extra is not None:
-        scores += terms.extra[which, sets]
+        mask = columns < sizes[part, None]
+        products = np.zeros(mask.shape)
+        products[mask] = _row_products(patterns, state, (firsts[part, None] + columns)[mask])
+        whole, windows = products[:, 0], products[:, 1:]
+        weights = sparsemax(windows, beta=beta, mask=mask[:, 1:])
+        # cumsum adds one after another, so padding changes nothing.
+        scores[part] = passage_weight * whole + (weights * windows).cumsum(axis=-1)[:, -1]
+    if extra is not None:
+        scores += extra[sets]
     # NaN bounds come first, so a damaged set is always scored.
     broken = sets[~np.isfinite(scores)]
     if len(broken):
@@ -235,26 +234,7 @@ def _exact_scores(patterns: Patterns, states: Vectors, terms: Terms, which: Rows
     return scores
 
 
-def _score(patterns: Patterns, states: Vectors, terms: Terms, which: Rows, sets: Rows, sizes: Rows) -> npt.NDArray[np.float64]:
-    columns = np.arange(int(sizes.max()))
-    mask = columns < sizes[:, None]
-    rows, owners = (patterns.offsets[sets][:, None] + columns)[mask], np.repeat(which, sizes)
-    products = np.zeros(mask.shape)
-    found = np.empty(len(rows))
-    changes = np.flatnonzero(np.diff(owners)) + 1
-    step = max(1, _COPIED // patterns.d)
-    cuts = np.unique([*changes, *range(0, len(owners), step), len(owners)]).tolist()
-    for start, stop in itertools.pairwise(cuts):
-        found[start:stop] = _row_products(patterns, states[owners[start]], rows[start:stop])
-    products[mask] = found
-    whole, windows = products[:, 0], products[:, 1:]
-    weights = sparsemax(windows, beta=terms.beta, mask=mask[:, 1:])
-    # cumsum adds one after another, so padding changes nothing.
-    scores: npt.NDArray[np.float64] = terms.passage_weight * whole + (weights * windows).cumsum(axis=-1)[:, -1]
-    return scores
-
-
-def _row_products(patterns: Patterns, state: Vectors, rows: Rows) -> npt.NDArray[np.float64]:
+def _row_products(patterns: Patterns, state: Vectors, rows: Rows) -> Scores:
     """Exact products of the stored patterns of some rows with a query state, (len(rows),)."""
     # Row by row: in a matrix product the last bits depend on the place of a row.
     products = np.einsum("nd,d->n", patterns.values[rows].astype(np.float64), state.astype(np.float64))

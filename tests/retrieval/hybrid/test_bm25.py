@@ -112,7 +112,7 @@ def test_every_damaged_byte_is_noticed(tmp_path):
 
 
 def turned(index, question, turns):
-    return index.scores_with_turns([question], [turns])[0]
+    return index.scores([question], [turns])[0]
 
 
 def test_a_follow_up_is_looked_for_by_the_words_of_its_turns():
@@ -122,7 +122,7 @@ def test_a_follow_up_is_looked_for_by_the_words_of_its_turns():
     assert turned(index, "And which rivers?", turns).argmax() == 1
     # Without turns it is no follow-up, whose own words are scored already.
     assert not turned(index, "Which rivers?", []).any()
-    both = index.scores_with_turns(["And which rivers?", "Which rivers?"], [turns, []])
+    both = index.scores(["And which rivers?", "Which rivers?"], [turns, []])
     assert both.shape == (2, 3)
     assert (both[0] == turned(index, "And which rivers?", turns)).all()
     assert not both[1].any()
@@ -152,5 +152,5 @@ def test_a_long_conversation_is_read_from_its_end_and_few_of_its_words_are_looke
     looked = []
     monkeypatch.setattr(BM25Index, "_scores", lambda self, asked: looked.extend(asked))
     index = BM25Index([Document(" ".join(map(str, range(500))))])
-    index.scores_with_turns(["Why?"], [[(" ".join(map(str, range(n, n + 100))), "") for n in range(0, 500, 100)]])
+    index.scores(["Why?"], [[(" ".join(map(str, range(n, n + 100))), "") for n in range(0, 500, 100)]])
     assert len(looked[0]) == 32

@@ -2,7 +2,13 @@ import numpy as np
 import pytest
 
 from langgraph_convcoa.errors import InputError, RetrievalError
-from langgraph_convcoa.retrieval.scoring.patterns import PATTERN_TYPES, Patterns, decode_patterns, encode_patterns
+from langgraph_convcoa.retrieval.scoring.patterns import (
+    PATTERN_TYPES,
+    Patterns,
+    dot,
+    encode_patterns,
+    rounded,
+)
 from langgraph_convcoa.retrieval.scoring.topk import search
 
 ROUNDING = {"float32": 0, "int8": 1 / 254}
@@ -13,7 +19,7 @@ ROUNDING = {"float32": 0, "int8": 1 / 254}
 def test_what_is_stored_is_near_what_was_given(dtype, size):
     rows = (size * np.random.default_rng(0).standard_normal((50, 33))).astype(np.float32)
     values, scales = encode_patterns(rows, dtype)
-    decoded = decode_patterns(values, scales)
+    decoded = Patterns(values, np.array([0, 50]), scales, dtype).rows(0, 50)
     assert decoded.dtype == np.float32
     # Relative to the largest entry of the row.
     assert (np.abs(decoded - rows) <= ROUNDING[dtype] * np.abs(rows).max(axis=1, keepdims=True) * 1.001).all()
@@ -22,7 +28,7 @@ def test_what_is_stored_is_near_what_was_given(dtype, size):
 @pytest.mark.parametrize("dtype", PATTERN_TYPES)
 def test_rows_of_zeros_stay_zeros(dtype):
     values, scales = encode_patterns(np.zeros((2, 3), dtype=np.float32), dtype)
-    assert (decode_patterns(values, scales) == 0).all()
+    assert (Patterns(values, np.array([0, 2]), scales, dtype).rows(0, 2) == 0).all()
 
 
 @pytest.mark.parametrize("dtype", PATTERN_TYPES)
@@ -73,3 +79,20 @@ def test_vectors_that_cannot_be_stored_are_refused():
     for gone in ("float16", "bfloat16"):
         with pytest.raises(InputError, match="use one of float32, int8"):
             encode_patterns(np.zeros((1, 1), dtype=np.float32), gone)
+
+
+@pytest.mark.parametrize("count", [1, 2, 7])
+@pytest.mark.parametrize(("m", "d"), [(1, 1), (5, 3), (100, 384), (33, 1025)])
+def test_products_are_exact_whole_numbers(count, m, d):
+    queries, _, _ = rounded(np.random.default_rng(1).standard_normal((count, d)).astype(np.float32))
+    values = np.random.default_rng(0).integers(-127, 128, (m, d)).astype(np.int8)
+    values.flags.writeable = False
+    for kind in (np.int32, np.float32)[: 1 + (count == 1)]:
+        found = dot(values, queries, np.empty((m, count), dtype=kind))
+        np.testing.assert_array_equal(found, values.astype(np.int64) @ queries.T.astype(np.int64))
+
+
+def test_products_do_not_overflow():
+    queries, _, _ = rounded(np.ones((2, 5000), dtype=np.float32))
+    found = dot(np.full((1, 5000), 127, dtype=np.int8), queries, np.empty((1, 2), dtype=np.int32))
+    assert found.tolist() == [[127 * 127 * 5000] * 2]

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from langgraph_convcoa.hopfield import sparsity
-from langgraph_convcoa.retrieval.scoring.sparsemax import sparsemax
+from langgraph_convcoa.hopfield import functional
+from langgraph_convcoa.retrieval.scoring.topk import sparsemax
 
 SCORES = st.one_of(st.floats(-3, 3), st.just(-math.inf), st.floats(-1e12, 1e12))
 
@@ -20,7 +20,7 @@ SCORES = st.one_of(st.floats(-3, 3), st.just(-math.inf), st.floats(-1e12, 1e12))
 def test_it_is_the_sparsemax_of_the_hopfield_layers(data, rows, columns, beta):
     scores = data.draw(arrays(np.float64, (rows, columns), elements=SCORES))
     mask = data.draw(st.none() | arrays(np.bool_, (rows, columns)))
-    expected = sparsity.sparsemax(torch.from_numpy(scores), beta=beta, mask=None if mask is None else torch.from_numpy(mask))
+    expected = functional.sparsemax(torch.from_numpy(scores), beta=beta, mask=None if mask is None else torch.from_numpy(mask))
     np.testing.assert_allclose(sparsemax(scores, beta=beta, mask=mask), expected.numpy(), atol=1e-9)
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langgraph_convcoa.errors import InputError, RetrievalError
-from langgraph_convcoa.retrieval.scoring import bounds as scoring_bounds
+from langgraph_convcoa.retrieval.scoring import patterns as scoring_patterns
 from langgraph_convcoa.retrieval.scoring import topk as scoring
 from langgraph_convcoa.retrieval.scoring.patterns import PATTERN_TYPES, Patterns, encode_patterns
 from langgraph_convcoa.retrieval.scoring.topk import associate, search
@@ -160,9 +160,9 @@ def test_threads_and_blocks_change_nothing(monkeypatch):
         patterns = make_patterns(rng, 3000, 16, 8, dtype=dtype)
         expected = search(patterns, states, k=30)
         monkeypatch.setattr(scoring, "_WORTH_THREADS", 0)
-        monkeypatch.setattr(scoring_bounds, "_FEWEST_ROWS", 64)
-        monkeypatch.setattr(scoring_bounds, "_SHARED_ROWS", 64)
-        monkeypatch.setattr(scoring_bounds, "_BLOCK_PRODUCTS", dict.fromkeys(PATTERN_TYPES, 64))
+        monkeypatch.setattr(scoring_patterns, "_FEWEST_ROWS", 64)
+        monkeypatch.setattr(scoring_patterns, "_SHARED_ROWS", 64)
+        monkeypatch.setattr(scoring_patterns, "_BLOCK_PRODUCTS", dict.fromkeys(PATTERN_TYPES, 64))
         monkeypatch.setattr(scoring, "_PRODUCT_BYTES", 1)
         monkeypatch.setenv("OMP_NUM_THREADS", "3")
         found = search(patterns, states, k=30)

@@ -5,12 +5,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langgraph_convcoa.hopfield.attention import retrieve, split
-from langgraph_convcoa.hopfield.energy import converge, energy, similarity, update
+from langgraph_convcoa.hopfield.functional import converge, energy, retrieve, update
 from tests.hopfield import plain_loops
 from tests.hopfield.memories import memories
 
-NAMES = ["sparsemax", "entmax15", "softmax", "softmax_1"]
+NAMES = ["sparsemax", "entmax15", "softmax"]
 BETA = st.floats(0.05, 50)
 
 
@@ -45,39 +44,6 @@ def test_several_steps_are_the_update_repeated_and_lower_the_energy(memory, beta
     assert (energy(four, stored, beta) <= energy(one, stored, beta) + 1e-9).all()
 
 
-@given(memories(), BETA, st.integers(1, 14), st.data())
-def test_each_chunk_comes_out_as_if_it_were_alone_or_the_others_masked(memory, beta, chunks, data):
-    query, stored = memory
-    m, n = len(query), len(stored)
-    mask = torch.tensor(data.draw(st.lists(st.booleans(), min_size=m * n, max_size=m * n))).view(m, n)
-    parts, part_mask = split(stored, chunks, mask)
-    together = retrieve(query.unsqueeze(-3), parts, beta=beta, mask=part_mask, update_steps=2)
-    size = math.ceil(n / chunks)
-    assert together.state.shape == (chunks, m, query.shape[-1])
-    for i in range(chunks):
-        here = (torch.arange(n) // size) == i
-        masked = retrieve(query, stored, beta=beta, mask=mask & here, update_steps=2)
-        torch.testing.assert_close(together.state[i], masked.state, atol=1e-9, rtol=0)
-        if here.any():
-            alone = retrieve(query, stored[here], beta=beta, mask=mask[:, here], update_steps=2)
-            torch.testing.assert_close(together.state[i], alone.state, atol=1e-9, rtol=0)
-            torch.testing.assert_close(together.weights[i, :, : int(here.sum())], alone.weights, atol=1e-9, rtol=0)
-
-
-@given(memories(), st.integers(1, 14))
-def test_chunks_equal_the_whole_where_they_must(memory, chunks):
-    query, stored = memory
-    parts, mask = split(stored, 1)
-    one = retrieve(query.unsqueeze(-3), parts, mask=mask)
-    torch.testing.assert_close(one.state[0], retrieve(query, stored).state, atol=1e-12, rtol=0)
-    # At beta = infinity each chunk gives its best pattern, and the best of the best is the best of all.
-    parts, mask = split(stored, chunks)
-    z = retrieve(query.unsqueeze(-3), parts, beta=math.inf, mask=mask).state
-    similarities = (z * query).sum(dim=-1).masked_fill(~mask.any(dim=-1), -math.inf)
-    whole, _ = similarity(query, stored, math.inf)
-    torch.testing.assert_close(similarities.amax(dim=0), whole, atol=1e-9, rtol=0)
-
-
 def test_eps_stops_a_query_that_has_converged_and_no_other():
     stored = torch.tensor([[1.0, 0.0], [0.0, 1.0]], dtype=torch.float64)
     query = torch.tensor([[1.0, 0.0], [0.55, 0.45]], dtype=torch.float64)
@@ -108,5 +74,3 @@ def test_bad_arguments():
         retrieve(x, x, update_steps=0)
     with pytest.raises(ValueError, match="Unknown activation"):
         retrieve(x, x, activation="relu")
-    with pytest.raises(ValueError, match="chunks"):
-        split(x, 0)
