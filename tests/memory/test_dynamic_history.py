@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from langgraph_convcoa.memory.dynamic_history import DynamicHistory, Triple
+from langgraph_convcoa.memory.conversation_memory import DynamicHistory, Triple
 from langgraph_convcoa.memory.vectors import TextVectors
 
 VECTORS = TextVectors()
