@@ -9,8 +9,7 @@ from itertools import count
 from pathlib import Path
 
 from langgraph_convcoa.actions.tables.database import DatabaseTables, parsed_url
-from langgraph_convcoa.actions.tables.engine import Engine, TableError
-from langgraph_convcoa.actions.tables.files import kind_of, table_name
+from langgraph_convcoa.actions.tables.engine import Engine, TableError, kind_of, table_name
 from langgraph_convcoa.actions.tables.process import EngineProcess
 from langgraph_convcoa.errors import InputError
 
