@@ -24,6 +24,8 @@ from langgraph_convcoa.text.words import content_words, sentences
 _T = TypeVar("_T")
 _log = logging.getLogger(__name__)
 _DEEPEST = 5
+_loops: dict[int, asyncio.AbstractEventLoop] = {}
+_lock = threading.Lock()
 
 
 class ActionError(ConvCoAError):
@@ -56,7 +58,6 @@ class ActionRunner:
             if action.name in self.actions:
                 raise InputError(f"two actions are called {action.name!r}: give each its own name")
             self.actions[action.name] = action
-        self._loop = _LoopThread()
         self._slots: weakref.WeakValueDictionary[tuple[int, str], asyncio.Semaphore] = weakref.WeakValueDictionary()
 
     def __getitem__(self, name: str) -> BaseAction:
@@ -112,11 +113,11 @@ class ActionRunner:
 
     def look(self, requests: Mapping[str, ActionRequest], within: float, turn: str, limit: int) -> list[Look]:
         """`alook` for a thread."""
-        return self._loop.run(self.alook(requests, within, turn, limit))
+        return _run(self.alook(requests, within, turn, limit))
 
     def run(self, name: str, request: ActionRequest, within: float, turn: str, limit: int) -> list[Document]:
         """`arun` for a thread. All threads share one event loop, so that an action's connections stay usable."""
-        return self._loop.run(self.arun(name, request, within, turn, limit))
+        return _run(self.arun(name, request, within, turn, limit))
 
 
 def as_evidence(found: Any, action: str, request: ActionRequest) -> list[Document]:
@@ -205,42 +206,20 @@ def _description(action: BaseAction) -> str:
         return action.name
 
 
-class _LoopThread:
-    """An event loop in a daemon thread, started at first use and stopped when its owner is deleted."""
+def _run(work: Coroutine[Any, Any, _T]) -> _T:
+    """Run a coroutine on the event loop of this process, which runs in a daemon thread and is started at first use.
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._process = 0
-
-    def run(self, work: Coroutine[Any, Any, _T]) -> _T:
-        future = asyncio.run_coroutine_threadsafe(work, self._running())
-        try:
-            return future.result()
-        except BaseException:
-            future.cancel()
-            raise
-
-    def _running(self) -> asyncio.AbstractEventLoop:
-        with self._lock:
-            # A forked child has the loop, but not its thread.
-            if self._loop is None or self._process != os.getpid():
-                loop = asyncio.new_event_loop()
-                threading.Thread(target=_serve, args=(loop,), name="convcoa-actions", daemon=True).start()
-                # Not at the exit of the program: freeing torch's tensors in the thread may abort it.
-                weakref.finalize(self, _stop, loop).atexit = False
-                self._loop, self._process = loop, os.getpid()
-            return self._loop
-
-
-def _serve(loop: asyncio.AbstractEventLoop) -> None:
-    asyncio.set_event_loop(loop)
+    The loop does not end with the program: freeing torch's tensors in its thread then may abort the program.
+    """
+    process = os.getpid()
+    with _lock:
+        # A forked child has the loop of its parent, but not its thread.
+        if process not in _loops:
+            _loops[process] = asyncio.new_event_loop()
+            threading.Thread(target=_loops[process].run_forever, name="convcoa-actions", daemon=True).start()
+    future = asyncio.run_coroutine_threadsafe(work, _loops[process])
     try:
-        loop.run_forever()
-    finally:
-        loop.close()
-
-
-def _stop(loop: asyncio.AbstractEventLoop) -> None:
-    if not loop.is_closed():
-        loop.call_soon_threadsafe(loop.stop)
+        return future.result()
+    except BaseException:
+        future.cancel()
+        raise
