@@ -57,45 +57,35 @@ class WebCache:
             raise RetrievalError(f"{path} is an SQLite file but no web cache; name another file for the cache.")
 
     def get(self, key: str) -> Any | None:
-        """The value of a key; None if the key is unknown or its value has expired."""
-        if self.path is not None:
-            entry = self._read(self.path, key)
-        else:
+        """The value of a key; None if the key is unknown, or its value has expired or is damaged."""
+        if self.path is None:
             with self._lock:
-                entry = self._memory.get(key)
-        return None if entry is None or entry[0] <= self._now() else json.loads(entry[1])
+                expires, text = self._memory.get(key, (0.0, ""))
+            return json.loads(text) if expires > self._now() else None
+        try:
+            with sqlite_connection(self.path, timeout=_TIMEOUT) as connection:
+                row = connection.execute("SELECT expires, value FROM entries WHERE key = ?", (key,)).fetchone()
+            if row is None:
+                return None
+            digest, _, text = row[1].partition("\n")
+            sound = digest == _digest(key, float(row[0]), text) and row[0] > self._now()
+            return json.loads(text) if sound else None
+        except (sqlite3.Error, ValueError, TypeError, AttributeError, RecursionError) as error:
+            _log.warning("The web cache %s cannot be read (%s); going on without it.", self.path, error)
+            return None
 
     def put(self, key: str, value: Any, seconds: float) -> None:
         if seconds <= 0:
             return
-        entry = (self._now() + seconds, json.dumps(value))
-        if self.path is not None:
-            self._write(self.path, key, entry)
+        expires, text = self._now() + seconds, json.dumps(value)
+        if self.path is None:
+            # An entry larger than the whole memory is not kept.
+            with self._lock, suppress(ValueError):
+                self._memory[key] = expires, text
             return
-        # An entry larger than the whole memory is not kept.
-        with self._lock, suppress(ValueError):
-            self._memory[key] = entry
-
-    def _read(self, path: Path, key: str) -> tuple[float, str] | None:
         try:
-            with sqlite_connection(path, timeout=_TIMEOUT) as connection:
-                row = connection.execute("SELECT expires, value FROM entries WHERE key = ?", (key,)).fetchone()
-            if row is None:
-                return None
-            digest, _, value = row[1].partition("\n")
-            if digest != _digest(key, float(row[0]), value):
-                # Damaged: the page is fetched again.
-                return None
-            json.loads(value)
-            return float(row[0]), value
-        except (sqlite3.Error, ValueError, TypeError, AttributeError, RecursionError) as error:
-            _log.warning("The web cache %s cannot be read (%s); going on without it.", path, error)
-            return None
-
-    def _write(self, path: Path, key: str, entry: tuple[float, str]) -> None:
-        try:
-            with sqlite_connection(path, timeout=_TIMEOUT) as connection:
-                values = (key, entry[0], f"{_digest(key, *entry)}\n{entry[1]}")
+            with sqlite_connection(self.path, timeout=_TIMEOUT) as connection:
+                values = (key, expires, f"{_digest(key, expires, text)}\n{text}")
                 connection.execute("INSERT OR REPLACE INTO entries (key, expires, value) VALUES (?, ?, ?)", values)
                 if self._writes % _PRUNE_EVERY == 0:
                     connection.execute("DELETE FROM entries WHERE expires <= ?", (self._now(),))
@@ -103,7 +93,7 @@ class WebCache:
                     connection.execute(f"DELETE FROM entries WHERE key IN ({newest})", (_ON_DISK,))  # noqa: S608 - constant
             self._writes += 1
         except sqlite3.Error as error:
-            _log.warning("The web cache %s cannot be written (%s); going on without it.", path, error)
+            _log.warning("The web cache %s cannot be written (%s); going on without it.", self.path, error)
 
 
 def _digest(key: str, expires: float, value: str) -> str:

@@ -241,34 +241,31 @@ class Fetcher:
     def _target(self, response: httpx.Response) -> httpx.URL:
         return self.guard.check_url(response.url.join(response.headers["location"]))
 
-    async def _rules(self, client: httpx.AsyncClient, place: httpx.URL) -> RobotFileParser:
-        try:
-            status, body = await self._robots_txt(client, place)
-        except (httpx.TransportError, httpx.InvalidURL, ValueError, PageError, TimeoutError):
-            status, body = 503, b""
+    async def _rules(self, client: httpx.AsyncClient, url: httpx.URL) -> RobotFileParser:
+        """The rules of a robots.txt, which may be redirected. Without one, everything is allowed."""
+        rules, lines = RobotFileParser(str(url)), list[str]()
         # If robots.txt cannot be reached, nothing is allowed: RFC 9309, section 2.3.1.4.
-        closed = status >= 500 or status == 429
-        rules = RobotFileParser(str(place))
-        rules.parse(["User-agent: *", "Disallow: /"] if closed else body.decode("utf-8-sig", "replace").splitlines())
+        closed = ["User-agent: *", "Disallow: /"]
+        try:
+            async with asyncio.timeout(self.limits.seconds / 2):
+                for _ in range(self.limits.redirects + 1):
+                    async with client.stream("GET", url) as response:
+                        if response.status_code == 200:
+                            lines = (await read_body(response, _ROBOTS_BYTES)).decode("utf-8-sig", "replace").splitlines()
+                        elif response.status_code >= 500 or response.status_code == 429:
+                            lines = closed
+                        if not response.has_redirect_location:
+                            break
+                        url = self._target(response)
+        except (httpx.TransportError, httpx.InvalidURL, ValueError, PageError, TimeoutError):
+            lines = closed
+        rules.parse(lines)
         return rules
-
-    async def _robots_txt(self, client: httpx.AsyncClient, url: httpx.URL) -> tuple[int, bytes]:
-        """Status and body of robots.txt, which may be redirected; the body is empty unless the status is 200."""
-        async with asyncio.timeout(self.limits.seconds / 2):
-            for _ in range(self.limits.redirects + 1):
-                async with client.stream("GET", url) as response:
-                    if not response.has_redirect_location:
-                        found = response.status_code == 200
-                        return response.status_code, await read_body(response, _ROBOTS_BYTES) if found else b""
-                    url = self._target(response)
-        return 404, b""
 
     def places(self, key: str, count: int) -> asyncio.Semaphore:
         """The semaphore of a key on this event loop."""
         here = (id(asyncio.get_running_loop()), key)
-        if (places := self._slots.get(here)) is None:
-            places = self._slots[here] = asyncio.Semaphore(count)
-        return places
+        return self._slots.get(here) or self._slots.setdefault(here, asyncio.Semaphore(count))
 
 
 @asynccontextmanager

@@ -1,23 +1,35 @@
-"""Extraction of a page's main text, without hidden characters and without sentences that instruct a model."""
+"""Pages as text: fetched, extracted in worker processes, kept in a cache.
+
+The text is a page's main text, without hidden characters and without sentences that instruct a model.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import io
 import re
+from collections.abc import Awaitable, Callable
 from dataclasses import asdict, dataclass
 from datetime import date
 from typing import Any
 
-from langgraph_convcoa.actions.web.fetch import PAGE_TYPES, FetchLimits, PageError, RawPage
-from langgraph_convcoa.errors import DocumentError
+import httpx
+from langchain_core.documents import Document
+
+from langgraph_convcoa.actions.web.cache import WebCache
+from langgraph_convcoa.actions.web.fetch import PAGE_TYPES, Fetcher, FetchLimits, PageError, RawPage
+from langgraph_convcoa.errors import ConvCoAError, DocumentError
 from langgraph_convcoa.retrieval.documents.formats import read_pdf
-from langgraph_convcoa.retrieval.documents.markup import decode_page, main_text
+from langgraph_convcoa.retrieval.documents.markup import decode_page, load_extractor, main_text
+from langgraph_convcoa.retrieval.documents.worker import LimitError, Workers
 from langgraph_convcoa.text.clean import flat
 from langgraph_convcoa.text.words import sentences
 
 _MAX_HTML = 1_500_000
 _MIN_YEAR = 1990
 _TITLE_CHARACTERS = 300
+_FAILURE_SECONDS = 60.0
+_READERS = 2
 # Zero-width and direction signs, tags (which spell invisible text), control characters and lone surrogates.
 _INVISIBLE = re.compile(
     "[\u200b\u2060-\u2064\ufeff\u202a-\u202e\u2066-\u2069\U000e0000-\U000e007f\x00-\x08\x0b-\x1f\x7f]|[\ud800-\udfff]"
@@ -61,6 +73,54 @@ class Page:
     title: str
     text: str
     date: str = ""
+
+    @property
+    def document(self) -> Document:
+        metadata = {"source": self.url, "title": self.title, "date": self.date}
+        return Document(self.text, id=self.url, metadata={name: value for name, value in metadata.items() if value})
+
+
+class PageReader:
+    """Reads pages and keeps them for `kept` seconds; a worker that extracts for more than `extraction` seconds is killed."""
+
+    def __init__(self, fetcher: Fetcher, cache: WebCache, *, kept: float, extraction: float) -> None:
+        self.fetcher = fetcher
+        self.workers = Workers(_READERS, prepare=load_extractor)
+        self._cache, self._kept, self._extraction = cache, kept, extraction
+
+    async def start(self) -> None:
+        """Start the worker processes."""
+        await asyncio.gather(*(asyncio.to_thread(self.workers.start) for _ in range(_READERS)))
+
+    async def read(self, client: httpx.AsyncClient, url: str) -> dict[str, str]:
+        """The fields of a `Page`, or an `error`."""
+        return dict(await self.once(f"page {self.fetcher.settings}\n{url}", lambda: self._load(client, url), self._kept))
+
+    async def once(self, key: str, work: Callable[[], Awaitable[Any]], seconds: float) -> Any:
+        """The value of a key. It is computed once, even for concurrent callers; an `error` is kept for a minute."""
+        async with self.fetcher.places(f"once {key}", 1):
+            if (kept := await asyncio.to_thread(self._cache.get, key)) is not None:
+                return kept
+            value = await work()
+            failed = isinstance(value, dict) and "error" in value
+            await asyncio.to_thread(self._cache.put, key, value, min(seconds, _FAILURE_SECONDS) if failed else seconds)
+            return value
+
+    async def _load(self, client: httpx.AsyncClient, url: str) -> dict[str, str]:
+        limits = self.fetcher.limits
+        try:
+            raw = await self.fetcher.fetch(client, url)
+            asked = (raw.url, raw.content_type, raw.charset, raw.body, limits.characters, limits.pdf_pages)
+            async with self.fetcher.places("text", _READERS), asyncio.timeout(limits.seconds):
+                seconds = min(limits.seconds, self._extraction)
+                page: dict[str, str] = await asyncio.to_thread(self.workers.call, page_data, *asked, seconds=seconds)
+                return page
+        except LimitError as error:
+            return {"error": f"the page {error}"}
+        except TimeoutError:
+            return {"error": f"reading the text took longer than {limits.seconds:g} s"}
+        except ConvCoAError as error:
+            return {"error": str(error)}
 
 
 def page_data(url: str, content_type: str, charset: str, body: bytes, characters: int, pdf_pages: int) -> dict[str, str]:

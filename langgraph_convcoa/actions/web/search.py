@@ -70,15 +70,14 @@ def as_search(search: SearchProvider | BaseTool | BaseRetriever | Callable[..., 
     """
     if isinstance(search, str):
         return _named(search.strip())
-    if not isinstance(search, BaseTool | BaseRetriever) and isinstance(search, SearchProvider):
-        if not inspect.iscoroutinefunction(search.search):
-            raise InputError(f"the search {search.name!r} needs an async search: write `async def search(self, query, n)`")
-        return search
-    if isinstance(search, BaseTool | BaseRetriever) or callable(search):
+    if isinstance(search, BaseTool | BaseRetriever) or (callable(search) and not isinstance(search, SearchProvider)):
         return ToolSearch(search)
-    raise InputError(
-        f"a search must be a name, a SearXNG address, a LangChain tool or a function, not {type(search).__name__}"
-    )
+    if not isinstance(search, SearchProvider):
+        kind = type(search).__name__
+        raise InputError(f"a search must be a name, a SearXNG address, a LangChain tool or a function, not {kind}")
+    if not inspect.iscoroutinefunction(search.search):
+        raise InputError(f"the search {search.name!r} needs an async search: write `async def search(self, query, n)`")
+    return search
 
 
 def check_packages(*packages: str) -> None:
@@ -96,12 +95,11 @@ def _named(name: str) -> SearchProvider:
         if not (address := os.environ.get("SEARXNG_URL")):
             raise InputError("set SEARXNG_URL, or name your SearXNG by its address, such as http://127.0.0.1:8888")
         return SearXNG(address)
-    known: dict[str, Callable[[], SearchProvider]] = {
-        "ddgs": DuckDuckGo, "duckduckgo": DuckDuckGo, "tavily": Tavily, "google": GoogleSearch
-    }  # fmt: skip
-    if lower not in known:
-        raise InputError(f"there is no search {name[:60]!r}: use ddgs, tavily, google, or the address of a SearXNG")
-    return known[lower]()
+    if lower in ("ddgs", "duckduckgo"):
+        return DuckDuckGo()
+    if lower in ("tavily", "google"):
+        return Tavily() if lower == "tavily" else GoogleSearch()
+    raise InputError(f"there is no search {name[:60]!r}: use ddgs, tavily, google, or the address of a SearXNG")
 
 
 class ToolSearch:
@@ -136,14 +134,11 @@ class DuckDuckGo:
         check_packages("ddgs")
 
     async def search(self, query: str, n: int) -> list[SearchResult]:
-        return await asyncio.to_thread(self._search, query, n)
-
-    def _search(self, query: str, n: int) -> list[SearchResult]:
         from ddgs import DDGS
         from ddgs.exceptions import DDGSException
 
         try:
-            found = DDGS(timeout=5).text(query, max_results=n)
+            found = await asyncio.to_thread(DDGS(timeout=5).text, query, max_results=n)
         except DDGSException as error:
             if "no results" in str(error).lower():
                 return []
@@ -172,14 +167,13 @@ class _Service:
                     async with client.stream(method, f"{self.base_url}/{path}", **request) as response:
                         if response.status_code == 200:
                             # Decompressed here, within bounds, as for a page.
-                            body = await read_body(response, _MAX_BYTES)
-                            found = httpx.Response(200, content=body).json()
+                            found = json.loads(await read_body(response, _MAX_BYTES))
                             entries = found.get(results) if isinstance(found, dict) else None
                             entries = entries if isinstance(entries, list) else []
                             return parse_results([entry for entry in entries if isinstance(entry, dict)])[:n]
                         status, wait = response.status_code, wait_before(attempt, response)
                     if status not in RETRIED or attempt == _RETRIES or wait > _LONGEST_WAIT:
-                        raise RetrievalError(hints.get(status) or f"{service} answered with status {status}: try again later")
+                        break
                     await asyncio.sleep(wait)
         except TimeoutError as error:
             raise RetrievalError(f"{service} did not answer within {seconds:g} s") from error
@@ -189,7 +183,7 @@ class _Service:
             raise RetrievalError(f"{service}: {str(error).replace('the page', 'its answer')}") from error
         except (ValueError, httpx.InvalidURL) as error:
             raise RetrievalError(f"{service} did not answer with JSON: check its address") from error
-        raise AssertionError
+        raise RetrievalError(hints.get(status) or f"{service} answered with status {status}: try again later")
 
 
 class SearXNG(_Service):
@@ -207,9 +201,8 @@ class SearXNG(_Service):
         super().__init__("SearXNG", base_url, timeout, f"searxng {shown}")
 
     async def search(self, query: str, n: int) -> list[SearchResult]:
-        parameters = {"q": query, "format": "json"}
         hint = {403: "SearXNG does not give JSON: add json to search.formats in its settings.yml"}
-        return await self._ask("GET", "search", "results", n, hint, params=parameters)
+        return await self._ask("GET", "search", "results", n, hint, params={"q": query, "format": "json"})
 
 
 class Tavily(_Service):
@@ -222,8 +215,7 @@ class Tavily(_Service):
         super().__init__("Tavily", base_url, timeout, "tavily")
 
     async def search(self, query: str, n: int) -> list[SearchResult]:
-        body = {"query": query[:400], "max_results": min(n, 20)}
-        headers = {"Authorization": f"Bearer {self._key}"}
+        body, headers = {"query": query[:400], "max_results": min(n, 20)}, {"Authorization": f"Bearer {self._key}"}
         hint = {401: "Tavily refuses the key: check TAVILY_API_KEY"}
         return await self._ask("POST", "search", "results", n, hint, json=body, headers=headers)
 
@@ -264,8 +256,10 @@ def parse_results(found: Any) -> list[SearchResult]:
         try:
             parsed = json.loads(found)
         except ValueError:
-            return [SearchResult("", "", found.strip())] if found.strip() else []
-        return parse_results(parsed) if not isinstance(parsed, str) else [SearchResult("", "", parsed)]
+            parsed = found.strip()
+        if isinstance(parsed, str):
+            return [SearchResult("", "", parsed)] if parsed else []
+        found = parsed
     if isinstance(found, Mapping):
         inner = next((found[key] for key in _LISTS if isinstance(found.get(key), list | Mapping)), None)
         return parse_results(inner) if inner is not None else [one] if (one := _result(found)) else []
