@@ -6,20 +6,26 @@ rounds seven times. All rounds of the memory are compared with the question; the
 
 from __future__ import annotations
 
+import logging
 import threading
+import zlib
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 from cachetools import LRUCache
 
 from langgraph_convcoa.memory.knowledge_set import ContextualKnowledgeSet, Round
-from langgraph_convcoa.memory.vectors import QueryEncoder, TextVectors, Vectors, unit
+from langgraph_convcoa.retrieval.encoders.base import Encoder, Vectors
+from langgraph_convcoa.retrieval.encoders.recent import RecentValues
 from langgraph_convcoa.retrieval.hybrid.bm25 import idf
 from langgraph_convcoa.retrieval.query.conversation_state import turn_text
-from langgraph_convcoa.text.words import content_words
+from langgraph_convcoa.text.words import content_words, words
 
+_log = logging.getLogger(__name__)
+_WORD_DIMENSION = 1024
 RECENT, RELEVANT = 3, 5
 """A view has this many of the last rounds, and this many relevant earlier rounds."""
 _PAIRS, _RECENT_PAIRS = 10, 6
@@ -35,6 +41,58 @@ _WORD_WEIGHT = 1.0
 """Weight of shared words beside the cosine. The three weights were chosen on half of the dialogs of pacific and mtrag."""
 _HALF_LIFE = 20.0
 """Number of rounds after which the recency is half."""
+
+
+class TextVectors:
+    """Vectors of texts; hashed content words if there is no encoder, or if it fails.
+
+    `encoder` encodes questions, or is a function that returns the encoder; `capacity` is the number of vectors kept.
+    """
+
+    def __init__(self, encoder: Encoder | Callable[[], Encoder | None] | None = None, capacity: int = 8192) -> None:
+        self._encoder, self._capacity = encoder, capacity
+        self._kept = RecentValues[str, Vectors](capacity)
+
+    @property
+    def lexical(self) -> bool:
+        """True if the vectors count words: there is no encoder, or it failed."""
+        return self.encoder is None
+
+    @property
+    def encoder(self) -> Encoder | None:
+        if callable(self._encoder) and not hasattr(self._encoder, "encode_queries"):
+            self._encoder = self._encoder()
+        return cast("Encoder | None", self._encoder)
+
+    def __call__(self, texts: Sequence[str]) -> Vectors:
+        """Vectors (n, d) of n texts. New texts are encoded in one batch."""
+        if (encoder := self.encoder) is None:
+            found = self._kept.of(texts, word_vectors)
+        else:
+            try:
+                found = self._kept.of(texts, lambda new: unit(np.asarray(encoder.encode_queries(new), dtype=np.float32)))
+            except Exception as error:  # noqa: BLE001 - the turn goes on; the look-up itself reports a broken encoder
+                _log.warning("the encoder failed on the history (%s); its words are counted instead", type(error).__name__)
+                # All vectors must be of one kind, so those of the encoder are discarded.
+                self._encoder, self._kept = None, RecentValues(self._capacity)
+                return self(texts)
+        return np.stack([found[text] for text in texts]) if len(texts) else np.zeros((0, 0), dtype=np.float32)
+
+
+def word_vectors(texts: Sequence[str]) -> Vectors:
+    """Hashed counts of content words, damped by their square root, (n, 1024)."""
+    rows = np.zeros((len(texts), _WORD_DIMENSION), dtype=np.float32)
+    for row, text in zip(rows, texts, strict=True):
+        for word, count in Counter(content_words(text) or words(text)).items():
+            row[zlib.crc32(word.encode()) % _WORD_DIMENSION] += count**0.5
+    return unit(rows)
+
+
+def unit(rows: Vectors) -> Vectors:
+    """Scale vectors (..., d) to length one; a zero vector stays zero."""
+    lengths = np.linalg.norm(rows, axis=-1, keepdims=True)
+    unit: Vectors = np.divide(rows, lengths, out=np.zeros_like(rows), where=lengths > 0)
+    return unit
 
 
 @dataclass(frozen=True)
@@ -126,7 +184,7 @@ class ConversationMemory:
     returns the encoder. Without an encoder, words are compared.
     """
 
-    def __init__(self, encoder: QueryEncoder | Callable[[], QueryEncoder | None] | None = None) -> None:
+    def __init__(self, encoder: Encoder | Callable[[], Encoder | None] | None = None) -> None:
         self.vectors = TextVectors(encoder)
         self._built: LRUCache[tuple[int, int], DynamicHistory] = LRUCache(_CONVERSATIONS)
         self._lock = threading.Lock()

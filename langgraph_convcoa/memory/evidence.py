@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import numpy as np
 from langchain_core.documents import Document
 from typing_extensions import TypedDict
 
 from langgraph_convcoa.chain import SUPPORTED, ChainItem
+from langgraph_convcoa.memory.conversation_memory import TextVectors
 from langgraph_convcoa.memory.knowledge_set import Citation, Round
-from langgraph_convcoa.memory.vectors import TextVectors
 from langgraph_convcoa.text.same_question import LONGEST_COMPARED, SAME_SIMILARITY, words_agree
 
 SHARE = 3
@@ -86,25 +87,20 @@ def integrate(
     earlier = [e for e in memory if e["round"] in rounds and e["text"] not in known and e["id"] not in known]
     if not low or not earlier:
         return list(fresh), 0
-    weakest = list(fresh)[-low:]
-    compared = [_compared(d.metadata.get("title"), d.metadata.get("quote"), d.page_content) for d in weakest]
-    compared += [_compared(entry["title"], entry["quote"], entry["text"]) for entry in earlier]
-    rows = vectors([question, *compared])
+    compared = [(d.metadata.get("title"), d.metadata.get("quote"), d.page_content) for d in fresh[-low:]]
+    compared += [(entry["title"], entry["quote"], entry["text"]) for entry in earlier]
+    texts = [f"{title or ''} {quote or text[:_QUOTE_CHARACTERS]}".strip() for title, quote, text in compared]
+    rows = vectors([question, *texts])
     scores = rows[1:] @ rows[0]
-    best = np.argsort(-scores[low:], kind="stable")
     kept, taken = list(fresh), 0
     # The best earlier piece is compared with the weakest fresh one.
-    for place in np.argsort(scores[:low], kind="stable"):
-        if taken == len(best) or scores[low + best[taken]] <= scores[place] + MARGIN:
+    weakest, best = np.argsort(scores[:low], kind="stable"), np.argsort(-scores[low:], kind="stable")
+    for place, number in zip(weakest, best, strict=False):
+        if scores[low + number] <= scores[place] + MARGIN:
             break
-        number = int(best[taken])
         kept[len(fresh) - low + int(place)] = as_document(earlier[number], float(scores[low + number]))
         taken += 1
     return kept, taken
-
-
-def _compared(title: object, quote: object, text: str) -> str:
-    return f"{title or ''} {quote or text[:_QUOTE_CHARACTERS]}".strip()
 
 
 class RecalledAnswer(TypedDict):
@@ -134,10 +130,7 @@ def recall_answers(
     age of the retrieval. Answers older than `max_age` seconds are stale. `asked` holds (index, action, self-contained
     sub-question), and `evidence` holds the full texts.
     """
-    try:
-        earliest = None if max_age is None else (now or datetime.now(UTC)) - timedelta(seconds=max_age)
-    except OverflowError:
-        earliest = None  # before the first date: nothing is stale
+    earliest = -math.inf if max_age is None else (now or datetime.now(UTC)).timestamp() - max_age
     known = list(_known(rounds, earliest))
     texts = {(entry["id"], entry["round"]): entry for entry in evidence}
     least = _LEXICAL_SIMILARITY if vectors.lexical else threshold
@@ -163,22 +156,23 @@ def recall_answers(
     return found
 
 
-def _known(rounds: Sequence[Round], earliest: datetime | None) -> Iterator[tuple[Round, ChainItem]]:
+def _known(rounds: Sequence[Round], earliest: float) -> Iterator[tuple[Round, ChainItem]]:
     for entry in reversed(rounds):
         extra = entry.get("convcoa")
-        if extra is None or (earliest is not None and not _since(extra["time"], earliest)):
+        if extra is None or _seconds(extra["time"]) < earliest:
             continue
         for item in extra["chain"]:
             if item["status"] in SUPPORTED and item["answer"] and len(item["sub_question"]) <= LONGEST_COMPARED:
                 yield entry, item
 
 
-def _since(time: str, earliest: datetime) -> bool:
+def _seconds(time: str) -> float:
+    """A time in seconds since 1970; minus infinity if it cannot be read."""
     try:
         when = datetime.fromisoformat(time)
     except ValueError:
-        return False
-    return (when if when.tzinfo else when.replace(tzinfo=UTC)) >= earliest
+        return -math.inf
+    return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
 
 
 def _documents(item: ChainItem, entry: Round, texts: dict[tuple[str, int], RememberedEvidence]) -> list[Document]:

@@ -103,13 +103,13 @@ class ContextualKnowledgeSet:
         extra: RoundExtra | None = None,
     ) -> None:
         """Append a round; `solved` holds pairs of sub-question and summary."""
-        pairs = list(solved)
+        pairs = list(enumerate(solved, 1))
         entry: Round = {
             "round": self.rounds[-1]["round"] + 1 if self.rounds else 1,
             "original_question": original_question,
             "optimized_question": optimized_question,
-            "sub_questions": {f"sub{n}": sub for n, (sub, _) in enumerate(pairs, 1)},
-            "information_summaries": {f"infor{n}": summary for n, (_, summary) in enumerate(pairs, 1)},
+            "sub_questions": {f"sub{n}": sub for n, (sub, _) in pairs},
+            "information_summaries": {f"infor{n}": summary for n, (_, summary) in pairs},
             "answer": answer,
         }
         if extra is not None:
@@ -163,12 +163,11 @@ class ContextualKnowledgeSet:
         chosen: dict[int, str] = {}
         for entry in (last, *others):
             lengths = [_LAST_CHARACTERS >> n for n in range(6)] if entry is last else [_EARLIER_CHARACTERS]
-            for length in lengths:
-                text = _as_text(entry, length)
+            for text in (_as_text(entry, length) for length in lengths):
                 if count_tokens_approximately(["\n".join((*chosen.values(), text))]) <= budget_tokens:
                     chosen[entry["round"]] = text
                     break
-            if entry["round"] not in chosen:
+            else:
                 break
         return "\n".join(chosen[number] for number in sorted(chosen))
 
