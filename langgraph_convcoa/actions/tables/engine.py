@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -14,6 +14,8 @@ from typing import Any, Protocol
 from langgraph_convcoa.errors import ConvCoAError
 from langgraph_convcoa.text.clean import flat
 
+Sources = str | Path | Sequence[str | Path] | Mapping[str, str | Path]
+"""Files, folders and database URLs, also with names for their tables."""
 READERS = dict.fromkeys(("csv", "tsv"), "read_csv") | dict.fromkeys(("json", "jsonl", "ndjson"), "read_json")
 READERS["parquet"] = "read_parquet"
 """DuckDB's function for each kind of file."""

@@ -31,7 +31,7 @@ from langgraph_convcoa.actions.tables.engine import (
     table_name,
 )
 from langgraph_convcoa.errors import first_line
-from langgraph_convcoa.files import open_sqlite
+from langgraph_convcoa.files import sqlite_connection
 
 _SAMPLED_ROWS = 1_000
 _MOST_EMPTY_CELLS = 2_000_000
@@ -41,11 +41,6 @@ _ABOUT_COLUMNS = """SELECT schema_name, table_name, column_name, data_type, comm
 _ABOUT_TABLES = "SELECT schema_name, table_name, comment FROM duckdb_tables() WHERE database_name = {} AND NOT internal"
 _ABOUT_SQLITE = """SELECT name, type FROM sqlite_master
     WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite~_%' ESCAPE '~'"""
-_NO_FILES = (
-    "python_enable_replacements = false",
-    "enable_external_access = false",
-    "disabled_filesystems = 'LocalFileSystem'",
-)
 
 
 class DuckDBTables:
@@ -57,18 +52,15 @@ class DuckDBTables:
     Views are described without values.
     """
 
-    dialect = "duckdb"
-    default_schema = "main"
-
     def __init__(
         self, files: Mapping[str, Path], database: Path | None, names: Sequence[str] | None, memory_limit: str
     ) -> None:
         self.source = str(database) if database else ", ".join(map(str, files.values()))
         self._memory_limit = memory_limit
         self._sources: dict[str, str] = {}
-        closed = ("autoinstall_known_extensions", "autoload_known_extensions", "allow_community_extensions")
         settings: dict[str, Any] = {"memory_limit": memory_limit, "threads": "2", "temp_directory": ""}
-        settings |= dict.fromkeys(closed, "false")
+        settings |= {"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"}
+        settings["allow_community_extensions"] = "false"
         whole = database if names is None else None
         try:
             self._connection = duckdb.connect(str(whole or ":memory:"), read_only=whole is not None, config=settings)
@@ -80,17 +72,12 @@ class DuckDBTables:
         for name, file in files.items():
             self._read(name, file)
         # From here on DuckDB reaches no file, not even through a view.
-        for setting in _NO_FILES:
+        for setting in ("python_enable_replacements = false", "enable_external_access = false"):
             self._connection.execute(f"SET {setting}")
-        if database is not None and names is not None:
-            self._tables = self._copied({(name if "." in name else f"main.{name}").casefold() for name in names})
-        else:
-            self._tables = self._described()
+        self._connection.execute("SET disabled_filesystems = 'LocalFileSystem'")
+        copied = database is not None and names is not None
+        self.tables = self._copied(names or ()) if copied else self._described()
         self._connection.execute("SET lock_configuration = true")
-
-    def tables(self) -> list[Table]:
-        """See `Engine.tables`."""
-        return self._tables
 
     def run(self, sql: str, max_rows: int, seconds: float) -> Result:
         """See `Engine.run`."""
@@ -103,10 +90,6 @@ class DuckDBTables:
             cursor.execute(statements[0])
             columns = [column[0] for column in cursor.description or ()]
             return Result.of(columns, cursor.fetchmany(max_rows + 1), max_rows)
-
-    def close(self) -> None:
-        """Free the memory of the tables."""
-        self._connection.close()
 
     def _read(self, name: str, path: Path) -> None:
         kind = kind_of(path)
@@ -134,8 +117,9 @@ class DuckDBTables:
             raise TableError(f"{shown} cannot be read as a table: {first_line(error)}") from None
         self._sources[name] = str(shown)
 
-    def _copied(self, wanted: Set[str]) -> list[Table]:
+    def _copied(self, names: Sequence[str]) -> list[Table]:
         """Copy the named tables of the attached database and detach it."""
+        wanted = {(name if "." in name else f"main.{name}").casefold() for name in names}
         try:
             tables = self._described(wanted)
             for table in tables:
@@ -182,27 +166,17 @@ class SQLiteTables:
     only. The tables are described as they were at opening, views without values.
     """
 
-    dialect = "sqlite"
-    default_schema = "main"
-
     def __init__(self, path: Path, names: Sequence[str] | None = None) -> None:
         self.source = str(path)
         self._path = path.resolve()
         wanted = {name.casefold().removeprefix("main.") for name in names} if names is not None else None
-        try:
-            with self._opened() as connection:
-                found = connection.execute(_ABOUT_SQLITE).fetchall()
-                self._tables = [
-                    self._table(connection, name, sampled=kind == "table")
-                    for name, kind in found
-                    if wanted is None or name.casefold() in wanted
-                ]
-        except (sqlite3.Error, UnicodeError) as error:
-            raise self._unreadable(error) from None
-
-    def tables(self) -> list[Table]:
-        """See `Engine.tables`."""
-        return self._tables
+        with self._opened() as connection:
+            found = connection.execute(_ABOUT_SQLITE).fetchall()
+            self.tables = [
+                self._table(connection, name, sampled=kind == "table")
+                for name, kind in found
+                if wanted is None or name.casefold() in wanted
+            ]
 
     def run(self, sql: str, max_rows: int, seconds: float) -> Result:
         """See `Engine.run`."""
@@ -213,28 +187,22 @@ class SQLiteTables:
             columns = [column[0] for column in cursor.description or ()]
             return Result.of(columns, cursor.fetchmany(max_rows + 1), max_rows)
 
-    def close(self) -> None:
-        """Nothing to close: a connection lasts for one query."""
-
     @contextmanager
     def _opened(self) -> Iterator[sqlite3.Connection]:
-        try:
-            connection = open_sqlite(self._path, "ro", timeout=5.0, any_thread=True)
-        except (sqlite3.Error, OSError) as error:
-            raise self._unreadable(error) from None
-        try:
+        def unreadable(error: Exception) -> TableError:
+            return TableError(f"{self.source} cannot be read: {first_line(error)}; check the file")
+
+        with sqlite_connection(self._path, "ro", timeout=5.0, error=unreadable) as connection:
             connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST_VALUE)
             connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
             for setting in ("query_only = ON", "trusted_schema = OFF"):
                 connection.execute(f"PRAGMA {setting}")
             yield connection
-        finally:
-            connection.close()
 
     def _allow(self, action: int, first: str | None, second: str | None, database: str | None, view: str | None) -> int:
         if action in (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_FUNCTION):
             return sqlite3.SQLITE_OK
-        names = {table.name.casefold() for table in self._tables}
+        names = {table.name.casefold() for table in self.tables}
         inside = not first or first.casefold() in names or (view or "").casefold() in names
         return sqlite3.SQLITE_OK if action == sqlite3.SQLITE_READ and inside else sqlite3.SQLITE_DENY
 
@@ -250,9 +218,6 @@ class SQLiteTables:
             query = f"SELECT {columns} FROM {quoted(name)} LIMIT {_SAMPLED_ROWS}"  # noqa: S608 - names of the catalogue
             rows = connection.execute(query).fetchall()
         return Table(name, columns_of([(row[1], str(row[2]).upper(), "") for row in about], rows), self.source)
-
-    def _unreadable(self, error: Exception) -> TableError:
-        return TableError(f"{self.source} cannot be read: {first_line(error)}; check the file")
 
 
 @contextmanager
@@ -290,14 +255,12 @@ def _sheets(name: str, path: Path) -> Iterator[tuple[str, Iterator[Sequence[Any]
         book = load_workbook(path, read_only=True, data_only=True)
     except Exception as error:  # noqa: BLE001 - openpyxl raises what its zip and XML readers do
         raise TableError(f"{path} cannot be read as an Excel file: {first_line(error)}") from None
-    try:
+    with closing(book):
         sheets = [sheet for sheet in book.worksheets if sheet.max_row and sheet.max_column]
         if not sheets:
             raise TableError(f"there is no sheet with cells in {path}")
         for sheet in sheets:
             yield (name if len(sheets) == 1 else f"{name}_{table_name(sheet.title)}"), sheet.iter_rows(values_only=True)
-    finally:
-        book.close()
 
 
 def _filled(rows: Iterable[Sequence[Any]], path: Path) -> Iterator[Sequence[Any]]:

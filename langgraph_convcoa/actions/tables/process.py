@@ -14,13 +14,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import ByteSize, TypeAdapter, ValidationError
 
 from langgraph_convcoa.actions.base import ActionInputError
-from langgraph_convcoa.actions.tables.engine import Engine, Result, Table, TableError
+from langgraph_convcoa.actions.tables.engine import Result, Table, TableError
 from langgraph_convcoa.retrieval.documents.child import Child, EndedError, pipes, receive, send
+
+if TYPE_CHECKING:
+    from langgraph_convcoa.actions.tables.files import DuckDBTables, SQLiteTables
 
 _START_SECONDS, _FILE_SECONDS, _DATABASE_SECONDS = 60.0, 120.0, 30.0
 """Limits for starting the process, for reading files, and for opening a database."""
@@ -143,7 +146,7 @@ class EngineProcess:
 def main() -> None:
     """Answer requests until the standard input ends."""
     requests, replies = pipes()
-    engine: Engine | None = None
+    engine: DuckDBTables | SQLiteTables | None = None
     reply: dict[str, Any]
     while True:
         try:
@@ -155,7 +158,7 @@ def main() -> None:
                 if engine is None:
                     _limit_memory(request["memory_limit"])
                     engine = _open(request)
-                    reply = {"tables": [asdict(table) for table in engine.tables()]}
+                    reply = {"tables": [asdict(table) for table in engine.tables]}
                 else:
                     reply = asdict(engine.run(request["sql"], request["max_rows"], float(request["seconds"])))
         except (ActionInputError, TableError, TimeoutError) as error:
@@ -172,7 +175,7 @@ def main() -> None:
             return
 
 
-def _open(request: Mapping[str, Any]) -> Engine:
+def _open(request: Mapping[str, Any]) -> DuckDBTables | SQLiteTables:
     from langgraph_convcoa.actions.tables.files import DuckDBTables, SQLiteTables
 
     path = Path(request["database"]) if request["database"] else None

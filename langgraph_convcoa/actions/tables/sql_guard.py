@@ -26,6 +26,9 @@ _LONGEST_QUERY = 8_000
 _FENCE = re.compile(r"\A\s*```\w*\s*\n?(.*?)```\s*\Z", re.DOTALL)
 # Databases in which a quoted name may differ in case from the name as it was created.
 _FOLDS_CASE = frozenset({"duckdb", "sqlite", "mysql", "tsql"})
+_AGGREGATES = {"Sum": "total", "Avg": "average", "Count": "number of", "Max": "highest", "Min": "lowest", "Median": "median"}
+_AGGREGATES |= {"Stddev": "standard deviation of", "Variance": "variance of"}
+_LONGEST_WORDS = 200
 _OWN_PROCESS = frozenset({"duckdb", "sqlite"})
 """These databases run in a process that can be killed, so the growth of a query needs no bound."""
 _FIRST_WORDS = ("SELECT", "WITH", "FROM", "(")
@@ -43,10 +46,12 @@ _TYPE_WORDS = frozenset({"ARRAY", "STRUCT", "ROW", "MAP", "LIST", "DEC", "OBJECT
 
 @dataclass(frozen=True)
 class CheckedQuery:
-    """A checked query: its text for citations, its parse, the SQL to run (names quoted, rows limited), the tables it reads."""
+    """A checked query: its text for citations, what its order puts first ("highest total revenue"; "" for another query),
+    the SQL to run (names quoted, rows limited), and the tables that it reads.
+    """
 
     shown: str
-    parsed: exp.Expr
+    words: str
     executed: str
     tables: tuple[Table, ...]
 
@@ -74,9 +79,8 @@ def _checked(sql: str, dialect: str, tables: Sequence[Table], max_rows: int, def
     root = parse_select(sql, dialect)
     ctes = _ctes(root, names)
     used = _check_tree(root, dialect, names, ctes)
-    shown, parsed = root.sql(dialect=dialect, comments=False), root.copy()
+    shown, words = root.sql(dialect=dialect, comments=False), _first_in_words(root)
     _name_tables(root, dialect, names, ctes, default_schema)
-    _name_ctes(root, ctes)
     if dialect not in _FOLDS_CASE:
         _fold_case(root, tables)
     _limit(root, max_rows)
@@ -87,7 +91,7 @@ def _checked(sql: str, dialect: str, tables: Sequence[Table], max_rows: int, def
     read = _check_tree(again, dialect, exact, dict.fromkeys(ctes.values(), ""), exact=True)
     if read != used or _written(again, dialect) != executed:
         raise ActionInputError("the query can be read in two ways: write it more simply")
-    return CheckedQuery(shown, parsed, executed, tuple(used.values()))
+    return CheckedQuery(shown, words, executed, tuple(used.values()))
 
 
 def _check_tree(
@@ -161,34 +165,31 @@ def _named(node: exp.Table, names: Mapping[str, Table]) -> Table:
 def _name_tables(
     root: exp.Expr, dialect: str, names: Mapping[str, Table], ctes: Mapping[str, str], default_schema: str
 ) -> None:
-    """Write tables as they were created: PostgreSQL may have another table under the name in another case."""
+    """Write tables as they were created, and CTEs under their new names.
+
+    PostgreSQL may have another table under the name in another case.
+    """
     for column in root.find_all(exp.Column):
         if column.args.get("db") is not None and dialect != "duckdb":
             # PostgreSQL may read schema.table.name as a call of a function.
             column.set("db", None)
             column.set("catalog", None)
-    for node in root.find_all(exp.Table):
-        if not node.db and node.name.casefold() in ctes:
+    for node in list(root.find_all(exp.Table)):
+        if not node.db and (name := node.name.casefold()) in ctes:
+            if not node.alias:
+                node.set("alias", exp.TableAlias(this=node.this.copy()))
+            node.set("this", exp.to_identifier(ctes[name], quoted=True))
             continue
         table = _named(node, names)
         node.this.replace(exp.to_identifier(table.name, quoted=True))
         if node.db:
             node.args["db"].replace(exp.to_identifier(table.schema or default_schema, quoted=True))
+    for cte in root.find_all(exp.CTE):
+        cte.args["alias"].set("this", exp.to_identifier(ctes[cte.alias.casefold()], quoted=True))
 
 
 def _listed(names: Mapping[str, Table]) -> str:
     return ", ".join(dict.fromkeys(table.full_name for table in names.values()))[:500]
-
-
-def _name_ctes(root: exp.Expr, ctes: Mapping[str, str]) -> None:
-    for table in list(root.find_all(exp.Table)):
-        name = table.name.casefold()
-        if not table.db and name in ctes:
-            if not table.alias:
-                table.set("alias", exp.TableAlias(this=table.this.copy()))
-            table.set("this", exp.to_identifier(ctes[name], quoted=True))
-    for cte in root.find_all(exp.CTE):
-        cte.args["alias"].set("this", exp.to_identifier(ctes[cte.alias.casefold()], quoted=True))
 
 
 def _fold_case(root: exp.Expr, tables: Sequence[Table]) -> None:
@@ -295,3 +296,20 @@ def _check_depth(root: exp.Expr) -> None:
         if not level:
             return
     raise _too_deep()
+
+
+def _first_in_words(query: exp.Query) -> str:
+    """What a query with ORDER BY and LIMIT puts first, such as "highest total revenue", for the check of an answer."""
+    order = query.args.get("order")
+    if order is None or not order.expressions or query.args.get("limit") is None:
+        return ""
+    first, what = order.expressions[0], order.expressions[0].this
+    if isinstance(what, exp.Literal) and str(what.this).isdigit() and 0 < int(str(what.this)) <= len(query.selects):
+        what = query.selects[int(str(what.this)) - 1].unalias()
+    elif isinstance(what, exp.Column) and not what.table:
+        named = {alias.alias.casefold(): alias.this for alias in query.find_all(exp.Alias)}
+        what = named.get(what.name.casefold(), what)
+    aggregate = next((node for node in what.walk() if type(node).__name__ in _AGGREGATES), None)
+    columns = " ".join(dict.fromkeys(column.name for column in (aggregate or what).find_all(exp.Column)))
+    words = f"{_AGGREGATES[type(aggregate).__name__]} {columns or 'rows'}" if aggregate is not None else columns
+    return f"{'highest' if first.args.get('desc') else 'lowest'} {words}".strip()[:_LONGEST_WORDS]
