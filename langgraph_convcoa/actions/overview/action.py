@@ -7,7 +7,6 @@ one word more makes an ordinary question.
 from __future__ import annotations
 
 import asyncio
-import copy
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -116,16 +115,12 @@ class Overview(BaseAction):
             if 0 < len(named) <= _MOST_COVERED:
                 return covering(collection, named, request.k)
             wanted = Wanted("list")
-        return _answer(collection, wanted)
-
-
-def _answer(collection: Collection, wanted: Wanted) -> list[Document]:
-    if wanted.kind == "topics" and collection.entries:
+        if wanted.kind != "topics" or not collection.entries:
+            return listing(collection, wanted)
         topics = find_topics(collection)
         opening = f"{counted(collection)}. Its main topics, by typical words and titles, are"
         lines = "\n".join(f"{n}. {topic}" for n, topic in enumerate(topics, 1))
         return [_said("topics", f"{opening} {'; '.join(topics)}.", f"{opening}:\n{lines}")]
-    return listing(collection, wanted)
 
 
 def _said(name: str, text: str, extract: str | None = None) -> Document:
@@ -193,10 +188,8 @@ def covering(collection: Collection, entries: Sequence[Entry], k: int) -> list[D
         each.append([(entry.title, passage.document) for passage in passages])
     found = [pair for turn in zip_longest(*each) for pair in turn if pair is not None]
     return [
-        Document(
-            passage.page_content, id=passage.id, metadata={**copy.deepcopy(passage.metadata), "title": title, "score": 1 / n}
-        )
-        for n, (title, passage) in enumerate(found, 1)
+        document.model_copy(update={"metadata": {**document.metadata, "title": title, "score": 1 / n}})
+        for n, (title, document) in enumerate(found, 1)
     ]
 
 

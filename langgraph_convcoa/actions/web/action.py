@@ -19,7 +19,6 @@ from langchain_core.retrievers import BaseRetriever
 from langchain_core.tools import BaseTool
 
 from langgraph_convcoa.actions.base import ActionRequest, BaseAction
-from langgraph_convcoa.actions.web.cache import WebCache
 from langgraph_convcoa.actions.web.fetch import Fetcher, FetchLimits
 from langgraph_convcoa.actions.web.pages import Page, PageReader
 from langgraph_convcoa.actions.web.search import SearchProvider, SearchResult, as_search, check_packages
@@ -111,23 +110,19 @@ class WebQuerying(BaseAction):
             raise InputError(f"cache_seconds must be at least 0, not {cache_seconds}")
         self.name, self.description = name, description
         self.search = as_search(search)
-        self.results, self.pages, self.read_pages_first = results, pages, read_pages_first
+        self._defaults = {"results": results, "pages": pages, "read_pages_first": read_pages_first}
         self.cache_seconds = cache_seconds
-        if isinstance(allow_private, str):
-            allow_private = (allow_private,)
-        allowed = allow_private if isinstance(allow_private, bool) else tuple(allow_private)
-        self._fetcher = Fetcher(guard or Guard(allowed), limits, respect_robots=respect_robots)
+        self._fetcher = Fetcher(guard or Guard(allow_private), limits, respect_robots=respect_robots)
         self._ranker = WebRanker(encoder)
-        self._reader = PageReader(self._fetcher, WebCache(cache), kept=cache_seconds, extraction=_EXTRACTION_SECONDS)
+        self._reader = PageReader(self._fetcher, cache, kept=cache_seconds, extraction=_EXTRACTION_SECONDS)
 
     async def retrieve(self, request: ActionRequest) -> list[Document]:
         """Titles and snippets at depth 1, passages of pages at depth 2. Raises RetrievalError."""
-        own = WebQueryingSettings.model_validate(dict(request.settings))
-        pages_first = self.read_pages_first if own.read_pages_first is None else own.read_pages_first
-        most = own.pages or self.pages
-        results = await self._results(_keywords(request), own.results or self.results)
+        own = self._defaults | {name: value for name, value in request.settings.items() if value is not None}
+        most = own["pages"]
+        results = await self._results(_keywords(request), own["results"])
         snippets = [_snippet(rank, result, self.search.name) for rank, result in enumerate(results[: request.k], 1)]
-        if request.depth == 1 and not pages_first:
+        if request.depth == 1 and not own["read_pages_first"]:
             return snippets
         chosen = [result for result in results if result.url]
         if request.depth > 1:
@@ -190,14 +185,11 @@ def _keywords(request: ActionRequest) -> str:
 def _snippet(rank: int, result: SearchResult, search: str) -> Document:
     # Title and snippet as one statement: both may hold words of the question.
     text = ": ".join(part for part in (result.title, result.snippet) if part)
-    identity = result.url or f"search:{hashlib.sha256(text.encode('utf-8', 'replace')).hexdigest()[:16]}"
-    metadata: dict[str, Any] = {
-        "source": result.url or search,
-        "score": _SNIPPET_SCORE / rank,
-        "quote": result.snippet or result.title,
-    }
-    metadata |= {key: value for key, value in (("title", result.title), ("date", result.date)) if value}
-    return Document(text, id=f"{identity}#snippet" if result.url else identity, metadata=metadata)
+    digest = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:16]
+    metadata = {"source": result.url or search, "quote": result.snippet or result.title, "title": result.title}
+    known: dict[str, Any] = {name: value for name, value in {**metadata, "date": result.date}.items() if value}
+    id_ = f"{result.url}#snippet" if result.url else f"search:{digest}"
+    return Document(text, id=id_, metadata={**known, "score": _SNIPPET_SCORE / rank})
 
 
 class WebRanker:

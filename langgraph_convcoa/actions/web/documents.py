@@ -13,7 +13,6 @@ from pathlib import Path
 import httpx
 from langchain_core.documents import Document
 
-from langgraph_convcoa.actions.web.cache import WebCache
 from langgraph_convcoa.actions.web.fetch import PAGE_TYPES, BodyDecoder, Fetcher, FetchLimits, RawPage
 from langgraph_convcoa.actions.web.pages import Page, PageReader
 from langgraph_convcoa.actions.web.search import check_packages
@@ -51,15 +50,14 @@ def iter_pages(
     max_bytes: int = MAX_BYTES,
     cache: str | Path | None = None,
     guard: Guard | None = None,
-    limits: FetchLimits = LIMITS,
-    respect_robots: bool = True,
     progress: Progress = False,
     told: Told | None = None,
 ) -> Iterator[Document]:
     """The documents of a page, or of all pages that a sitemap lists; `id` and `source` are the page's address.
 
     Pages are read as by the web action. For a sitemap (`https://site/sitemap.xml`, also packed, or a list of sitemaps) only
-    pages of its own host are read, two at a time. A page that cannot be read is skipped. Not for use in an event loop.
+    pages of its own host are read, two at a time. A page that cannot be read, or that robots.txt asks not to read, is skipped.
+    Not for use in an event loop.
 
     Args:
         address: The address of a page or a sitemap.
@@ -67,8 +65,6 @@ def iter_pages(
         max_bytes: Limit of the text of all pages.
         cache: A file that keeps pages for a day, so that a run that was stopped continues; None for no file.
         guard: Decides which addresses may be read; public ones by default.
-        limits: Time, size and requests of a page.
-        respect_robots: Leave out pages that a site's robots.txt asks not to read.
         progress: A bar, a callback or nothing; it counts pages.
         told: Called with the address and the reason of each page that is skipped; by default these are logged.
 
@@ -80,9 +76,9 @@ def iter_pages(
     if most < 1:
         raise InputError(f"there must be at least 1 page, not {most}")
     check_packages()
-    fetcher = Fetcher(guard or Guard(), limits, respect_robots=respect_robots, types=_TYPES)
+    fetcher = Fetcher(guard or Guard(), LIMITS, types=_TYPES)
     skipped, size, read = Skipped(told), 0, set[str]()
-    reader = PageReader(fetcher, WebCache(cache), kept=_CACHE_SECONDS, extraction=_EXTRACTION_SECONDS)
+    reader = PageReader(fetcher, cache, kept=_CACHE_SECONDS, extraction=_EXTRACTION_SECONDS)
     with asyncio.Runner() as runner, reader.workers:
         site = _Site(reader, skipped)
         addresses = runner.run(site.addresses(address, most))

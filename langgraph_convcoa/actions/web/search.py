@@ -9,7 +9,6 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from importlib.util import find_spec
 from typing import Any, Protocol, runtime_checkable
 
 import httpx
@@ -19,12 +18,11 @@ from langchain_core.tools import BaseTool
 
 from langgraph_convcoa.actions.web.fetch import RETRIED, PageError, read_body, wait_before
 from langgraph_convcoa.actions.web.pages import plausible_date, visible, without_instructions
-from langgraph_convcoa.errors import InputError, RetrievalError
+from langgraph_convcoa.errors import InputError, RetrievalError, require
 from langgraph_convcoa.text.clean import flat
 
 _MAX_BYTES = 3_000_000
-_RETRIES = 2
-_LONGEST_WAIT = 5.0
+_RETRIES, _LONGEST_WAIT = 2, 5.0
 _TITLE, _SNIPPET, _URL = 300, 2_000, 2_048
 _TITLES = ("title", "name", "heading")
 _URLS = ("url", "link", "href", "source")
@@ -47,7 +45,7 @@ class SearchResult:
         """A result with fields of one line, cut to bounds, without instructions to a model."""
 
         def line(text: object, most: int) -> str:
-            return without_instructions(flat(visible(text if isinstance(text, str) else ""))[:most])[0]
+            return without_instructions(flat(visible(text if isinstance(text, str) else ""))[:most])
 
         return cls(line(title, _TITLE), str(url or "").strip()[:_URL], line(snippet, _SNIPPET), plausible_date(date))
 
@@ -70,21 +68,20 @@ def as_search(search: SearchProvider | BaseTool | BaseRetriever | Callable[..., 
     """
     if isinstance(search, str):
         return _named(search.strip())
-    if isinstance(search, BaseTool | BaseRetriever) or (callable(search) and not isinstance(search, SearchProvider)):
+    if not isinstance(search, BaseTool | BaseRetriever) and isinstance(search, SearchProvider):
+        if not inspect.iscoroutinefunction(search.search):
+            raise InputError(f"the search {search.name!r} needs an async search: write `async def search(self, query, n)`")
+        return search
+    if isinstance(search, BaseTool | BaseRetriever) or callable(search):
         return ToolSearch(search)
-    if not isinstance(search, SearchProvider):
-        kind = type(search).__name__
-        raise InputError(f"a search must be a name, a SearXNG address, a LangChain tool or a function, not {kind}")
-    if not inspect.iscoroutinefunction(search.search):
-        raise InputError(f"the search {search.name!r} needs an async search: write `async def search(self, query, n)`")
-    return search
+    raise InputError(
+        f"a search must be a name, a SearXNG address, a LangChain tool or a function, not {type(search).__name__}"
+    )
 
 
 def check_packages(*packages: str) -> None:
     """Raise InputError if a package of the extra `web` is missing. By default the packages that read pages are checked."""
-    for package in packages or ("charset_normalizer", "lxml", "trafilatura"):
-        if find_spec(package) is None:
-            raise InputError(f'looking things up on the web needs {package}: pip install "langgraph-convcoa[web]"')
+    require("looking things up on the web", "web", *(packages or ("charset_normalizer", "lxml", "trafilatura")))
 
 
 def _named(name: str) -> SearchProvider:
@@ -152,8 +149,8 @@ class DuckDuckGo:
 class _Service:
     """A search service that answers with JSON. Its answer is checked, but not its address, which the user chose."""
 
-    def __init__(self, service: str, base_url: str, timeout: float, name: str) -> None:
-        self.service, self.base_url, self.timeout, self.name = service, base_url.rstrip("/"), timeout, name
+    def __init__(self, service: str, base_url: str, name: str, timeout: float = 10.0) -> None:
+        self.service, self.base_url, self.name, self.timeout = service, base_url.rstrip("/"), name, timeout
 
     async def _ask(
         self, method: str, path: str, results: str, n: int, hints: Mapping[int, str], **request: Any
@@ -198,7 +195,7 @@ class SearXNG(_Service):
             raise InputError(f"the SearXNG address {base_url[:100]!r} must begin with http:// or https://")
         # Without user and password: the name is cited, and is a key of the cache.
         shown = str(parsed.copy_with(userinfo=b"")).rstrip("/")
-        super().__init__("SearXNG", base_url, timeout, f"searxng {shown}")
+        super().__init__("SearXNG", base_url, f"searxng {shown}", timeout)
 
     async def search(self, query: str, n: int) -> list[SearchResult]:
         hint = {403: "SearXNG does not give JSON: add json to search.formats in its settings.yml"}
@@ -208,11 +205,11 @@ class SearXNG(_Service):
 class Tavily(_Service):
     """Searches with Tavily, with the key in TAVILY_API_KEY unless a key is given."""
 
-    def __init__(self, api_key: str | None = None, *, base_url: str = "https://api.tavily.com", timeout: float = 10.0) -> None:
+    def __init__(self, api_key: str | None = None, *, base_url: str = "https://api.tavily.com") -> None:
         self._key = api_key or os.environ.get("TAVILY_API_KEY") or ""
         if not self._key:
             raise InputError("Tavily needs a key: set TAVILY_API_KEY, or use ddgs, which needs none")
-        super().__init__("Tavily", base_url, timeout, "tavily")
+        super().__init__("Tavily", base_url, "tavily")
 
     async def search(self, query: str, n: int) -> list[SearchResult]:
         body, headers = {"query": query[:400], "max_results": min(n, 20)}, {"Authorization": f"Bearer {self._key}"}
@@ -224,18 +221,13 @@ class GoogleSearch(_Service):
     """Searches with a Google Programmable Search Engine, with GOOGLE_API_KEY and GOOGLE_CSE_ID unless they are given."""
 
     def __init__(
-        self,
-        api_key: str | None = None,
-        cse_id: str | None = None,
-        *,
-        base_url: str = "https://www.googleapis.com",
-        timeout: float = 10.0,
+        self, api_key: str | None = None, cse_id: str | None = None, *, base_url: str = "https://www.googleapis.com"
     ) -> None:
         self._key = api_key or os.environ.get("GOOGLE_API_KEY") or ""
         self._engine = cse_id or os.environ.get("GOOGLE_CSE_ID") or ""
         if not (self._key and self._engine):
             raise InputError("Google needs GOOGLE_API_KEY and GOOGLE_CSE_ID: set both, or use ddgs, which needs no key")
-        super().__init__("Google", base_url, timeout, f"google {self._engine}")
+        super().__init__("Google", base_url, f"google {self._engine}")
 
     async def search(self, query: str, n: int) -> list[SearchResult]:
         parameters = {"cx": self._engine, "q": query[:2_000], "num": str(min(n, 10))}
