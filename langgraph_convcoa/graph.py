@@ -16,12 +16,10 @@ from pydantic import ValidationError
 
 from langgraph_convcoa.actions.base import Action
 from langgraph_convcoa.actions.knowledge import Retriever
-from langgraph_convcoa.actions.runner import ActionRunner, is_transient
-from langgraph_convcoa.actions.wrap import as_actions
+from langgraph_convcoa.actions.runner import ActionRunner, as_actions, is_transient
 from langgraph_convcoa.context import ConvCoAContext, context_of
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.memory.conversation_memory import ConversationMemory
-from langgraph_convcoa.memory.vectors import QueryEncoder
 from langgraph_convcoa.nodes.act import EXTRACTIVE_K, MODEL_K, aact, act, act_failed
 from langgraph_convcoa.nodes.answer import answer
 from langgraph_convcoa.nodes.approve import approve
@@ -37,6 +35,7 @@ from langgraph_convcoa.nodes.verify import after_repair, after_verify, verify
 from langgraph_convcoa.reasoning.base import Reasoner
 from langgraph_convcoa.reasoning.extractive.reasoner import ExtractiveReasoner
 from langgraph_convcoa.reasoning.wrapped import ChatModel
+from langgraph_convcoa.retrieval.encoders.base import Encoder
 from langgraph_convcoa.state import ActionState, ConvCoAInput, ConvCoAOutput, ConvCoAState
 from langgraph_convcoa.verification.trained import as_verifier
 from langgraph_convcoa.verification.verifier import Verifier
@@ -165,7 +164,7 @@ def build_graph(
     return graph
 
 
-def _query_encoder(runner: ActionRunner) -> QueryEncoder | None:
+def _query_encoder(runner: ActionRunner) -> Encoder | None:
     """The first encoder of an action that can encode questions; None if there is none."""
     encoders = (action.encoder for action in runner.actions.values())
     return next((encoder for encoder in encoders if hasattr(encoder, "encode_queries")), None)

@@ -13,9 +13,8 @@ from pydantic import Field
 from typing_extensions import TypedDict  # pydantic, which makes Studio's schemas, wants this one before Python 3.12
 
 from langgraph_convcoa.chain import ChainItem
-from langgraph_convcoa.memory.evidence import RememberedEvidence
+from langgraph_convcoa.memory.evidence import RecalledAnswer, RememberedEvidence
 from langgraph_convcoa.memory.knowledge_set import Citation, KnowledgeSetJSON, Round
-from langgraph_convcoa.memory.recall import RecalledAnswer
 from langgraph_convcoa.usage import NodeUsage, Usage, add_costs
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from langgraph_convcoa.actions.web.cache import WebCache
+from langgraph_convcoa.actions.web.pages import WebCache
 from langgraph_convcoa.errors import InputError, StoreError
 from langgraph_convcoa.evaluation.records import Answered
 from langgraph_convcoa.evaluation.runs.folder import RunFolder

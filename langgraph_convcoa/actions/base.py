@@ -1,4 +1,4 @@
-"""Actions, the named ways of looking something up: their interface, their base class, and the request that they get."""
+"""The interface of actions, the named ways of looking something up, with its base class and the request that they get."""
 
 from __future__ import annotations
 
@@ -124,9 +124,8 @@ class GivenAction(BaseAction):
 
     def __init__(self, given: Action) -> None:
         self.given = given
-        self.name = given.name
-        for option in ("settings", "looks_first", "deepens", "repairs", "always_fresh"):
-            setattr(self, option, getattr(given, option, getattr(BaseAction, option)))
+        for option in ("name", "settings", "looks_first", "deepens", "repairs", "always_fresh"):
+            setattr(self, option, getattr(given, option, getattr(BaseAction, option, None)))
 
     @property
     def description(self) -> str | Callable[[], str]:

@@ -85,9 +85,9 @@ class KnowledgeRetrieval(BaseAction):
         self.name = name
         self.description = description
         self._options = _options(retriever)
-        # A retriever without an async method of its own is run in a thread: the inherited one drops `k` and `history`.
         searched = inner(retriever)
         self._is_chain = searched is None
+        # A retriever without an async method of its own is run in a thread: the inherited one drops `k` and `history`.
         self._plain = searched is not None and bool(self._options) and _only_plain(searched)
 
     @property
@@ -99,6 +99,7 @@ class KnowledgeRetrieval(BaseAction):
         return getattr(inner(first), "encoder", None)
 
     async def retrieve(self, request: ActionRequest) -> list[Document]:
+        """The passages. Raises InputError if a chain does not take a question or return documents."""
         query = request.query
         wanted: dict[str, Any] = {
             "k": request.k,
@@ -109,30 +110,25 @@ class KnowledgeRetrieval(BaseAction):
         options = {name: value for name, value in wanted.items() if name in self._options and value is not None}
         if request.history and "history" not in self._options:
             query = f"{request.history[-1][0]} {query}"
-        if self._is_chain:
-            found = await self._of_chain(query)
-        elif self._plain:
-            found = await asyncio.to_thread(self.retriever.invoke, query, **options)
-        else:
-            found = await self.retriever.ainvoke(query, **options)
-        return [document for document in found[: request.k] if not _NO_CONTENT.fullmatch(document.page_content)]
-
-    async def _of_chain(self, query: str) -> list[Document]:
-        """The documents of a chain. Raises InputError if it does not take a question or return documents."""
         try:
-            found: Any = await self.retriever.ainvoke(query)
-        except ConvCoAError:
-            raise
+            if self._plain:
+                found: Any = await asyncio.to_thread(self.retriever.invoke, query, **options)
+            else:
+                found = await self.retriever.ainvoke(query, **options)
         except (TypeError, AttributeError, LookupError, AssertionError, ValueError) as error:
+            if not self._is_chain or isinstance(error, ConvCoAError):
+                raise
             told = first_line(error, named=True)
             raise InputError(
                 f"the retriever of {self.name} failed on a plain question ({told}); for a chain that takes a dict give "
                 'RunnableLambda(lambda question: {"input": question}) | chain'
             ) from error
-        if isinstance(found, Sequence) and all(isinstance(document, Document) for document in found):
-            return list(found)
-        kind = type(found).__name__
-        raise InputError(f"the retriever of {self.name} must return a list of documents, not {kind}: end the chain with them")
+        if not isinstance(found, Sequence) or not all(isinstance(document, Document) for document in found):
+            kind = type(found).__name__
+            raise InputError(
+                f"the retriever of {self.name} must return a list of documents, not {kind}: end the chain with them"
+            )
+        return [document for document in found[: request.k] if not _NO_CONTENT.fullmatch(document.page_content)]
 
 
 def inner(retriever: object) -> BaseRetriever | None:

@@ -1,4 +1,7 @@
-"""Runner of actions: one event loop for synchronous callers, a time limit, bounded concurrency, evidence in one form."""
+"""The actions of a graph: retrievers and tools wrapped as actions, and the runner of them all.
+
+The runner has one event loop for synchronous callers, a time limit, bounded concurrency, and evidence in one form.
+"""
 
 from __future__ import annotations
 
@@ -6,24 +9,35 @@ import asyncio
 import hashlib
 import logging
 import os
+import re
 import threading
 import time
 import weakref
 from collections.abc import Collection, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
+import httpx
 from langchain_core.documents import Document
+from langchain_core.retrievers import BaseRetriever
+from langchain_core.runnables import Runnable
+from langchain_core.tools import BaseTool
+from langchain_core.vectorstores import VectorStore
 from langgraph.errors import GraphBubbleUp
+from pydantic_core import to_jsonable_python
 
 from langgraph_convcoa.actions.base import Action, ActionRequest, BaseAction, as_action
+from langgraph_convcoa.actions.knowledge import KnowledgeRetrieval, Retriever, inner
+from langgraph_convcoa.actions.tool import ToolAction, action_name
 from langgraph_convcoa.errors import ConvCoAError, InputError, first_line
 from langgraph_convcoa.errors.redaction import secrets_of
-from langgraph_convcoa.text.clean import clean
+from langgraph_convcoa.text.clean import clean, clean_value
 from langgraph_convcoa.text.words import content_words, sentences
 
 _T = TypeVar("_T")
 _log = logging.getLogger(__name__)
-_DEEPEST = 5
+_OWN_DOCUMENTS = "knowledge_retrieval"
+_loops: dict[int, asyncio.AbstractEventLoop] = {}
+_lock = threading.Lock()
 
 
 class ActionError(ConvCoAError):
@@ -56,15 +70,21 @@ class ActionRunner:
             if action.name in self.actions:
                 raise InputError(f"two actions are called {action.name!r}: give each its own name")
             self.actions[action.name] = action
-        self._loop = _LoopThread()
         self._slots: weakref.WeakValueDictionary[tuple[int, str], asyncio.Semaphore] = weakref.WeakValueDictionary()
 
     def __getitem__(self, name: str) -> BaseAction:
         return self.actions[name]
 
     def descriptions(self) -> dict[str, str]:
-        """Name -> current description."""
-        return {name: _description(action) for name, action in self.actions.items()}
+        """Name -> current description; the name of an action that cannot describe itself."""
+        found = {}
+        for name, action in self.actions.items():
+            try:
+                found[name] = clean(action.description if isinstance(action.description, str) else str(action.description()))
+            except Exception as error:  # noqa: BLE001 - one action that fails here must not stop the others
+                _log.warning("the action %s cannot describe itself: %s", name, reason_of(error, secrets_of(action)))
+                found[name] = name
+        return found
 
     def looking(self, question: str, history: Sequence[tuple[str, str]], but: Collection[str] = ()) -> list[str]:
         """The actions to ask about a question before the plan. If some of them recognise it, only these are asked."""
@@ -74,8 +94,16 @@ class ActionRunner:
 
     def recognised(self, question: str, history: Sequence[tuple[str, str]]) -> dict[str, bool]:
         """Name -> whether the question has the form that the action takes; only for actions that take one form."""
-        told = {name: _recognition(action, question, history) for name, action in self.actions.items()}
-        return {name: answer for name, answer in told.items() if answer is not None}
+        found = {}
+        for name, action in self.actions.items():
+            try:
+                recognised = action.recognises(question, history)
+            except Exception as error:  # noqa: BLE001 - one action that fails here must not stop the others
+                _log.warning("the action %s cannot read the question: %s", name, reason_of(error, secrets_of(action)))
+                recognised = False
+            if recognised is not None:
+                found[name] = recognised
+        return found
 
     async def arun(self, name: str, request: ActionRequest, within: float, turn: str, limit: int) -> list[Document]:
         """Evidence from an action, or TimeoutError after `within` seconds. At most `limit` actions of a turn run at a time."""
@@ -112,11 +140,11 @@ class ActionRunner:
 
     def look(self, requests: Mapping[str, ActionRequest], within: float, turn: str, limit: int) -> list[Look]:
         """`alook` for a thread."""
-        return self._loop.run(self.alook(requests, within, turn, limit))
+        return _run(self.alook(requests, within, turn, limit))
 
     def run(self, name: str, request: ActionRequest, within: float, turn: str, limit: int) -> list[Document]:
         """`arun` for a thread. All threads share one event loop, so that an action's connections stay usable."""
-        return self._loop.run(self.arun(name, request, within, turn, limit))
+        return _run(self.arun(name, request, within, turn, limit))
 
 
 def as_evidence(found: Any, action: str, request: ActionRequest) -> list[Document]:
@@ -150,17 +178,13 @@ def as_evidence(found: Any, action: str, request: ActionRequest) -> list[Documen
     return list(evidence.values())
 
 
-def _plain(value: Any, depth: int = 0) -> Any:
-    """A metadata value that every checkpoint can store; other values become text."""
-    if value is None or isinstance(value, bool | str) or (isinstance(value, int) and -(2**63) <= value < 2**64):
-        return clean(value) if isinstance(value, str) else value
-    if isinstance(value, float):
-        return float(value)
-    if isinstance(value, Mapping) and depth < _DEEPEST:
-        return {clean(str(key)): _plain(item, depth + 1) for key, item in value.items()}
-    if isinstance(value, list | tuple | set | frozenset) and depth < _DEEPEST:
-        return [_plain(item, depth + 1) for item in value]
-    return clean(str(value))
+def _plain(value: Any) -> Any:
+    """A metadata value that every checkpoint can store; values that JSON lacks become text."""
+    try:
+        return clean_value(to_jsonable_python(value, fallback=str, inf_nan_mode="constants", bytes_mode="base64"))
+    except ValueError:
+        # The value contains itself.
+        return clean(str(value))
 
 
 def reason_of(error: BaseException, secrets: Collection[str] = ()) -> str:
@@ -171,8 +195,6 @@ def reason_of(error: BaseException, secrets: Collection[str] = ()) -> str:
 
 def is_transient(error: BaseException) -> bool:
     """True if a retry may help: after a lost connection or a server's failure, not after a refusal or our own time-out."""
-    import httpx
-
     if isinstance(error, ActionError):
         return error.transient
     if isinstance(error, TimeoutError):
@@ -189,58 +211,82 @@ def _best_sentence(text: str, question: str) -> str:
     return max(best, key=lambda sentence: best[sentence], default=text[:300])
 
 
-def _recognition(action: BaseAction, question: str, history: Sequence[tuple[str, str]]) -> bool | None:
+def _run(work: Coroutine[Any, Any, _T]) -> _T:
+    """Run a coroutine on the event loop of this process, which runs in a daemon thread and is started at first use.
+
+    The loop does not end with the program: freeing torch's tensors in its thread then may abort the program.
+    """
+    process = os.getpid()
+    with _lock:
+        # A forked child has the loop of its parent, but not its thread.
+        if process not in _loops:
+            _loops[process] = asyncio.new_event_loop()
+            threading.Thread(target=_loops[process].run_forever, name="convcoa-actions", daemon=True).start()
+    future = asyncio.run_coroutine_threadsafe(work, _loops[process])
     try:
-        return action.recognises(question, history)
-    except Exception as error:  # noqa: BLE001 - an action that fails to recognise a question must not stop the others
-        _log.warning("the action %s cannot read the question: %s", action.name, reason_of(error, secrets_of(action)))
-        return False
+        return future.result()
+    except BaseException:
+        future.cancel()
+        raise
 
 
-def _description(action: BaseAction) -> str:
-    try:
-        return clean(action.description if isinstance(action.description, str) else str(action.description()))
-    except Exception as error:  # noqa: BLE001 - one action that cannot describe itself must not stop the others
-        _log.warning("the action %s cannot describe itself: %s", action.name, reason_of(error, secrets_of(action)))
-        return action.name
+def as_actions(retriever: Retriever | None, given: Sequence[Action | BaseTool | BaseRetriever] | None) -> list[BaseAction]:
+    """The actions of a graph: `retriever` first, then the given ones. Tools, retrievers and other objects are wrapped.
+
+    The first retriever is called knowledge_retrieval. A further retriever is called by its `name`, or else by its class.
+
+    Raises:
+        InputError: Nothing is given, an object cannot be wrapped, or two retrievers would have the same name.
+    """
+    if given is not None and not isinstance(given, Sequence):
+        raise InputError(f"actions must be a list of actions, not {type(given).__name__}")
+    every: list[object] = [*([KnowledgeRetrieval(retriever)] if retriever is not None else []), *(given or [])]
+    if not every:
+        raise InputError("give a retriever, or at least one action, to look things up with")
+    wrapped = [_wrapped(thing) for thing in every]
+    taken = {action.name for action in wrapped if not isinstance(action, Runnable)}
+    return [_named(action, taken) if isinstance(action, Runnable) else action for action in wrapped]
 
 
-class _LoopThread:
-    """An event loop in a daemon thread, started at first use and stopped when its owner is deleted."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._process = 0
-
-    def run(self, work: Coroutine[Any, Any, _T]) -> _T:
-        future = asyncio.run_coroutine_threadsafe(work, self._running())
-        try:
-            return future.result()
-        except BaseException:
-            future.cancel()
-            raise
-
-    def _running(self) -> asyncio.AbstractEventLoop:
-        with self._lock:
-            # A forked child has the loop, but not its thread.
-            if self._loop is None or self._process != os.getpid():
-                loop = asyncio.new_event_loop()
-                threading.Thread(target=_serve, args=(loop,), name="convcoa-actions", daemon=True).start()
-                # Not at the exit of the program: freeing torch's tensors in the thread may abort it.
-                weakref.finalize(self, _stop, loop).atexit = False
-                self._loop, self._process = loop, os.getpid()
-            return self._loop
+def _wrapped(given: object) -> BaseAction | Retriever:
+    """An action, or a retriever that still needs its name."""
+    if isinstance(given, BaseTool):
+        return ToolAction(given)
+    if inner(given) is not None:
+        return given  # type: ignore[return-value]
+    if isinstance(given, Action) and not isinstance(given, type):
+        return as_action(given)
+    raise InputError(_refusal(given))
 
 
-def _serve(loop: asyncio.AbstractEventLoop) -> None:
-    asyncio.set_event_loop(loop)
-    try:
-        loop.run_forever()
-    finally:
-        loop.close()
+def _named(retriever: Retriever, taken: set[str]) -> KnowledgeRetrieval:
+    if _OWN_DOCUMENTS not in taken:
+        taken.add(_OWN_DOCUMENTS)
+        return KnowledgeRetrieval(retriever)
+    about = (inner(retriever) or retriever).get_name()
+    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", about)
+    name = action_name(words).lower()
+    if name in taken:
+        raise InputError(
+            f"two retrievers would be called {name!r}: give each a name and say what it holds, KnowledgeRetrieval(retriever, "
+            'name="wiki", description="searches the wiki")'
+        )
+    taken.add(name)
+    return KnowledgeRetrieval(retriever, name=name, description=f"searches {about}; takes what is to be found out")
 
 
-def _stop(loop: asyncio.AbstractEventLoop) -> None:
-    if not loop.is_closed():
-        loop.call_soon_threadsafe(loop.stop)
+def _refusal(given: object) -> str:
+    kind = type(given).__name__
+    if isinstance(given, type):
+        return f"an action is an object, not the class {given.__name__}: write {given.__name__}(...)"
+    if isinstance(given, Runnable):
+        how = 'KnowledgeRetrieval(chain, name="wiki", description="searches the wiki")'
+        return f"a chain ({kind}) from a question to documents is wrapped by you, which names it: {how}"
+    if isinstance(given, VectorStore):
+        return f"a vector store ({kind}) is no action: give store.as_retriever()"
+    if callable(given):
+        name = getattr(given, "__name__", "function")
+        return f"the function {name} is no action: make a tool of it, langchain_core.tools.tool({name}); it needs a docstring"
+    if isinstance(given, dict):
+        return "a tool's schema cannot be called: give the LangChain tool itself"
+    return f"{kind} is not an action, a LangChain tool or a retriever: it needs name, description and async retrieve(request)"

@@ -10,7 +10,8 @@ from typing import Any
 from langchain_core.documents import Document
 from langchain_core.messages import ToolMessage
 from langchain_core.tools import BaseTool, ToolException
-from pydantic import BaseModel, ValidationError
+from langchain_core.utils.function_calling import convert_to_openai_tool
+from pydantic import ValidationError
 
 from langgraph_convcoa.actions.base import ActionInputError, ActionRequest, BaseAction
 from langgraph_convcoa.errors import InputError
@@ -64,8 +65,18 @@ class ToolAction(BaseAction):
         self.tool = tool
         self.name = name or action_name(tool.name)
         self._arguments = _arguments(tool)
-        about = " ".join((description or tool.description or tool.name).split())[:_LONGEST_DESCRIPTION].rstrip(". ")
-        self.description = f"{about}{self._asked_for()}"
+        names = [name for name, about in self._arguments.items() if about["required"]] or list(self._arguments)
+        plain = len(names) == 1 and self._arguments[names[0]]["type"] in ("string", "any")
+        # The single argument that takes a plain text.
+        self._text_argument = names[0] if plain else None
+        listed = ", ".join(
+            f"{name} ({about['type']}{'' if about['required'] else ', optional'}{about['note']})"
+            for name, about in self._arguments.items()
+        )
+        form = f"the {listed}" if plain and len(self._arguments) == 1 else f"a JSON object with {listed}"
+        self._asked_for = f"; action_input: {form}" if listed else ""
+        told = " ".join((description or tool.description or tool.name).split())[:_LONGEST_DESCRIPTION].rstrip(". ")
+        self.description = f"{told}{self._asked_for}"
 
     async def retrieve(self, request: ActionRequest) -> list[Document]:
         """Call the tool with the action input.
@@ -79,7 +90,7 @@ class ToolAction(BaseAction):
             message = await self.tool.ainvoke(call)
         except ValidationError as error:
             wrong = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors()[:3])
-            raise ActionInputError(f"the tool {self.tool.name} refuses its arguments ({wrong}){self._asked_for()}") from None
+            raise ActionInputError(f"the tool {self.tool.name} refuses its arguments ({wrong}){self._asked_for}") from None
         except ToolException as error:
             raise ActionInputError(f"the tool {self.tool.name} failed: {error}") from None
         if isinstance(message, ToolMessage) and message.status == "error":
@@ -92,45 +103,29 @@ class ToolAction(BaseAction):
             try:
                 arguments = json.loads(given)
             except ValueError as error:
-                raise ActionInputError(f"the action input is no valid JSON ({error}){self._asked_for()}") from None
+                raise ActionInputError(f"the action input is no valid JSON ({error}){self._asked_for}") from None
             missing = [name for name, about in self._arguments.items() if about["required"] and name not in arguments]
             unknown = [name for name in arguments if name not in self._arguments]
             if missing or unknown:
                 wrong = f"lacks {missing[0]!r}" if missing else f"has an unknown argument {unknown[0]!r}"
-                raise ActionInputError(f"the action input {wrong}{self._asked_for()}")
+                raise ActionInputError(f"the action input {wrong}{self._asked_for}")
             return dict(arguments)
         if not self._arguments:
             return {}
-        text = self._text_argument()
+        text = self._text_argument
         if text is None:
-            raise ActionInputError(f"the tool {self.tool.name} needs arguments{self._asked_for()}")
+            raise ActionInputError(f"the tool {self.tool.name} needs arguments{self._asked_for}")
         if not given and text.lower() not in _TAKES_A_QUESTION:
             raise ActionInputError(
-                f"no input was written for the tool {self.tool.name}{self._asked_for()}; a chat model writes it"
+                f"no input was written for the tool {self.tool.name}{self._asked_for}; a chat model writes it"
             )
         return {text: given or request.sub_question}
 
-    def _text_argument(self) -> str | None:
-        """The single argument that takes a plain text; None if there is no such argument."""
-        required = [name for name, about in self._arguments.items() if about["required"]]
-        names = required or list(self._arguments)
-        return names[0] if len(names) == 1 and self._arguments[names[0]]["type"] in ("string", "any") else None
-
-    def _asked_for(self) -> str:
-        if not self._arguments:
-            return ""
-        listed = ", ".join(
-            f"{name} ({about['type']}{'' if about['required'] else ', optional'}{about['note']})"
-            for name, about in self._arguments.items()
-        )
-        if len(self._arguments) == 1 and self._text_argument():
-            return f"; action_input: the {listed}"
-        return f"; action_input: a JSON object with {listed}"
-
     def _evidence(self, message: Any, arguments: dict[str, Any]) -> list[Document]:
         artifact = getattr(message, "artifact", None)
-        documents = [artifact] if isinstance(artifact, Document) else artifact
-        if isinstance(documents, list) and documents and all(isinstance(document, Document) for document in documents):
+        given = artifact if isinstance(artifact, list) else [artifact]
+        documents = [piece for piece in given if isinstance(piece, Document)]
+        if documents and len(documents) == len(given):
             return documents
         text = message.text if isinstance(message, ToolMessage) else str(message)
         if not text.strip():
@@ -151,21 +146,16 @@ def action_name(name: str) -> str:
 
 def _arguments(tool: BaseTool) -> dict[str, dict[str, Any]]:
     """The arguments that a caller gives: name -> type, whether it is required, and a note."""
-    schema = tool.tool_call_schema
-    if isinstance(schema, type) and issubclass(schema, BaseModel):
-        schema = schema.model_json_schema()
-    if not isinstance(schema, dict):
-        return {name: {"type": "any", "required": True, "note": ""} for name in tool.args}
-    required = schema.get("required") or []
+    schema = convert_to_openai_tool(tool)["function"]["parameters"]
     found = {}
-    for name, about in (schema.get("properties") or {}).items():
+    for name, about in schema.get("properties", {}).items():
         note = " ".join(str(about.get("description") or "").split())[:200]
-        kind = about.get("type") or "any"
+        kind = about.get("type")
         if choices := about.get("enum"):
             note = f"{note}; " * bool(note) + "one of " + ", ".join(map(str, choices[:20]))
         found[name] = {
             "type": kind if isinstance(kind, str) else "any",
-            "required": name in required,
+            "required": name in schema.get("required", ()),
             "note": f": {note}" if note else "",
         }
     return found

@@ -1,14 +1,19 @@
-"""Evidence memory (Jain and Lapata 2024, section 4.2): the results of earlier turns, ranked for the current question."""
+"""What earlier turns found: their evidence, ranked for the current question, and their answers to the same sub-questions."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+import math
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from datetime import UTC, datetime
 
 import numpy as np
 from langchain_core.documents import Document
 from typing_extensions import TypedDict
 
-from langgraph_convcoa.memory.vectors import TextVectors
+from langgraph_convcoa.chain import SUPPORTED, ChainItem
+from langgraph_convcoa.memory.conversation_memory import TextVectors
+from langgraph_convcoa.memory.knowledge_set import Citation, Round
+from langgraph_convcoa.text.same_question import LONGEST_COMPARED, SAME_SIMILARITY, words_agree
 
 SHARE = 3
 """At most one in three pieces of fresh evidence is replaced (section 4.2)."""
@@ -17,6 +22,7 @@ MARGIN = 0.05
 LONGEST = 4000
 """Maximum number of characters of a text that is kept from turn to turn."""
 _QUOTE_CHARACTERS = 300
+_LEXICAL_SIMILARITY = 0.5
 
 
 class RememberedEvidence(TypedDict):
@@ -81,22 +87,105 @@ def integrate(
     earlier = [e for e in memory if e["round"] in rounds and e["text"] not in known and e["id"] not in known]
     if not low or not earlier:
         return list(fresh), 0
-    weakest = list(fresh)[-low:]
-    compared = [_compared(d.metadata.get("title"), d.metadata.get("quote"), d.page_content) for d in weakest]
-    compared += [_compared(entry["title"], entry["quote"], entry["text"]) for entry in earlier]
-    rows = vectors([question, *compared])
+    compared = [(d.metadata.get("title"), d.metadata.get("quote"), d.page_content) for d in fresh[-low:]]
+    compared += [(entry["title"], entry["quote"], entry["text"]) for entry in earlier]
+    texts = [f"{title or ''} {quote or text[:_QUOTE_CHARACTERS]}".strip() for title, quote, text in compared]
+    rows = vectors([question, *texts])
     scores = rows[1:] @ rows[0]
-    best = np.argsort(-scores[low:], kind="stable")
     kept, taken = list(fresh), 0
     # The best earlier piece is compared with the weakest fresh one.
-    for place in np.argsort(scores[:low], kind="stable"):
-        if taken == len(best) or scores[low + best[taken]] <= scores[place] + MARGIN:
+    weakest, best = np.argsort(scores[:low], kind="stable"), np.argsort(-scores[low:], kind="stable")
+    for place, number in zip(weakest, best, strict=False):
+        if scores[low + number] <= scores[place] + MARGIN:
             break
-        number = int(best[taken])
         kept[len(fresh) - low + int(place)] = as_document(earlier[number], float(scores[low + number]))
         taken += 1
     return kept, taken
 
 
-def _compared(title: object, quote: object, text: str) -> str:
-    return f"{title or ''} {quote or text[:_QUOTE_CHARACTERS]}".strip()
+class RecalledAnswer(TypedDict):
+    """Answer of an earlier round to a sub-question, with its evidence."""
+
+    index: int
+    round: int
+    sub_question: str
+    answer: str
+    score: float
+    documents: list[Document]
+
+
+def recall_answers(
+    asked: Sequence[tuple[int, str, str]],
+    rounds: Sequence[Round],
+    evidence: Sequence[RememberedEvidence],
+    vectors: TextVectors,
+    *,
+    max_age: float | None = None,
+    threshold: float = SAME_SIMILARITY,
+    now: datetime | None = None,
+) -> list[RecalledAnswer]:
+    """Find the sub-questions that an earlier round answered. If several rounds did, the latest one is used.
+
+    An answer counts if the same action found it and evidence supported it. Recalled answers do not count, so the age is the
+    age of the retrieval. Answers older than `max_age` seconds are stale. `asked` holds (index, action, self-contained
+    sub-question), and `evidence` holds the full texts.
+    """
+    earliest = -math.inf if max_age is None else (now or datetime.now(UTC)).timestamp() - max_age
+    known = list(_known(rounds, earliest))
+    texts = {(entry["id"], entry["round"]): entry for entry in evidence}
+    least = _LEXICAL_SIMILARITY if vectors.lexical else threshold
+    found: list[RecalledAnswer] = []
+    for index, action, sub_question in asked:
+        if len(sub_question) > LONGEST_COMPARED:
+            continue
+        same = [pair for pair in known if pair[1]["action"] == action and words_agree(pair[1]["sub_question"], sub_question)]
+        rows = vectors([sub_question, *(item["sub_question"] for _, item in same)])
+        for (entry, item), similarity in zip(same, rows[1:] @ rows[0], strict=True):
+            documents = _documents(item, entry, texts) if similarity >= least else []
+            if documents:
+                answer: RecalledAnswer = {
+                    "index": index,
+                    "round": entry["round"],
+                    "sub_question": item["sub_question"],
+                    "answer": item["answer"],
+                    "score": item["score"],
+                    "documents": documents,
+                }
+                found.append(answer)
+                break
+    return found
+
+
+def _known(rounds: Sequence[Round], earliest: float) -> Iterator[tuple[Round, ChainItem]]:
+    for entry in reversed(rounds):
+        extra = entry.get("convcoa")
+        if extra is None or _seconds(extra["time"]) < earliest:
+            continue
+        for item in extra["chain"]:
+            if item["status"] in SUPPORTED and item["answer"] and len(item["sub_question"]) <= LONGEST_COMPARED:
+                yield entry, item
+
+
+def _seconds(time: str) -> float:
+    """A time in seconds since 1970; minus infinity if it cannot be read."""
+    try:
+        when = datetime.fromisoformat(time)
+    except ValueError:
+        return -math.inf
+    return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
+
+
+def _documents(item: ChainItem, entry: Round, texts: dict[tuple[str, int], RememberedEvidence]) -> list[Document]:
+    """The evidence of an item that is still stored. Empty if the first document, which supports the answer, is not stored."""
+    extra = entry["convcoa"]
+    quotes: dict[str, Citation] = {c["id"]: c for c in (*extra["citations"], *(extra.get("evidence") or []))}
+    documents = []
+    for id_ in item["evidence"]:
+        if remembered := texts.get((id_, entry["round"])):
+            documents.append(as_document(remembered))
+        elif quoted := quotes.get(id_):
+            metadata = {"source": quoted["source"], "quote": quoted["quote"], "recalled_from": entry["round"]}
+            documents.append(Document(quoted["quote"], id=id_, metadata=metadata))
+        elif not documents:
+            return []
+    return documents

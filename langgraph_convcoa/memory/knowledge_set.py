@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from typing import Any, NotRequired
+from typing import Any, NotRequired, cast
 
 from langchain_core.messages.utils import count_tokens_approximately
 from typing_extensions import TypedDict
@@ -88,9 +88,10 @@ class ContextualKnowledgeSet:
             for entry in rounds:
                 _check(entry)
         except (ValueError, KeyError, TypeError, RecursionError) as error:
-            reason = f": {error}" if isinstance(error, _NotARound) else ""
-            message = f"not a contextual knowledge set: expected a JSON object with the key {ROOT!r}{reason}"
-            raise InputError(message) from error
+            reason = f": {error}" if isinstance(error, ValueError) else ""
+            raise InputError(
+                f"not a contextual knowledge set: expected a JSON object with the key {ROOT!r}{reason}"
+            ) from error
         return cls(rounds)
 
     def add_round(
@@ -102,13 +103,13 @@ class ContextualKnowledgeSet:
         extra: RoundExtra | None = None,
     ) -> None:
         """Append a round; `solved` holds pairs of sub-question and summary."""
-        pairs = list(solved)
+        pairs = list(enumerate(solved, 1))
         entry: Round = {
             "round": self.rounds[-1]["round"] + 1 if self.rounds else 1,
             "original_question": original_question,
             "optimized_question": optimized_question,
-            "sub_questions": {f"sub{n}": sub for n, (sub, _) in enumerate(pairs, 1)},
-            "information_summaries": {f"infor{n}": summary for n, (_, summary) in enumerate(pairs, 1)},
+            "sub_questions": {f"sub{n}": sub for n, (sub, _) in pairs},
+            "information_summaries": {f"infor{n}": summary for n, (_, summary) in pairs},
             "answer": answer,
         }
         if extra is not None:
@@ -140,7 +141,8 @@ class ContextualKnowledgeSet:
 
     def export(self, *, strict: bool = False) -> KnowledgeSetJSON:
         """The set as JSON; with `strict`, the papers' fields only."""
-        return {ROOT: [_strict(entry) for entry in self.rounds] if strict else self.rounds}
+        papers = [{name: value for name, value in entry.items() if name != EXTRA} for entry in self.rounds]
+        return {ROOT: cast("list[Round]", papers) if strict else self.rounds}
 
     def view(self, budget_tokens: int = 1500, rounds: Sequence[int] | None = None) -> str:
         """Text of the rounds for a prompt, oldest first, within a budget of tokens (four characters each).
@@ -161,12 +163,11 @@ class ContextualKnowledgeSet:
         chosen: dict[int, str] = {}
         for entry in (last, *others):
             lengths = [_LAST_CHARACTERS >> n for n in range(6)] if entry is last else [_EARLIER_CHARACTERS]
-            for length in lengths:
-                text = _as_text(entry, length)
-                if _tokens("\n".join((*chosen.values(), text))) <= budget_tokens:
+            for text in (_as_text(entry, length) for length in lengths):
+                if count_tokens_approximately(["\n".join((*chosen.values(), text))]) <= budget_tokens:
                     chosen[entry["round"]] = text
                     break
-            if entry["round"] not in chosen:
+            else:
                 break
         return "\n".join(chosen[number] for number in sorted(chosen))
 
@@ -178,23 +179,20 @@ def _rated(entry: Round, rating: str) -> Round:
     return {**entry, "convcoa": extra}
 
 
-class _NotARound(ValueError):
-    """Raised for a round that lacks one of the papers' fields, or whose "convcoa" field is wrong."""
-
-
 def _check(entry: Any) -> None:
+    """Raise ValueError if a round lacks one of the papers' fields, or if its "convcoa" field is wrong."""
     if not isinstance(entry, dict) or isinstance(entry.get("round"), bool) or not isinstance(entry.get("round"), int):
-        raise _NotARound('every round needs a number under "round"')
+        raise ValueError('every round needs a number under "round"')
     for name in ("original_question", "optimized_question", "answer"):
         if not isinstance(entry.get(name), str):
-            raise _NotARound(f"round {entry['round']} needs a text under {name!r}")
+            raise ValueError(f"round {entry['round']} needs a text under {name!r}")
     for name in ("sub_questions", "information_summaries"):
         texts = entry.get(name)
         if not isinstance(texts, dict) or not all(isinstance(text, str) for pair in texts.items() for text in pair):
-            raise _NotARound(f"round {entry['round']} needs an object of texts under {name!r}")
+            raise ValueError(f"round {entry['round']} needs an object of texts under {name!r}")
     extra = entry.get(EXTRA)
     if EXTRA in entry and not (isinstance(extra, dict) and {"chain", "citations", "time"} <= extra.keys()):
-        raise _NotARound(f"round {entry['round']} needs chain, citations and time under {EXTRA!r}, or no {EXTRA!r}")
+        raise ValueError(f"round {entry['round']} needs chain, citations and time under {EXTRA!r}, or no {EXTRA!r}")
 
 
 def _as_text(entry: Round, length: int) -> str:
@@ -214,11 +212,3 @@ def _as_text(entry: Round, length: int) -> str:
 def _cut(text: str, length: int) -> str:
     text = " ".join(text.split())
     return text if len(text) <= length else f"{text[:length].rsplit(' ', 1)[0]} …"
-
-
-def _tokens(text: str) -> int:
-    return count_tokens_approximately([text])
-
-
-def _strict(entry: Round) -> Round:
-    return {key: value for key, value in entry.items() if key != EXTRA}  # type: ignore[return-value]

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any, cast
 from langgraph_convcoa.errors import InputError
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from langchain_core.runnables import RunnableConfig
     from langgraph.store.base import BaseStore, SearchItem
 
@@ -42,51 +40,33 @@ def user_of(user_id: str | None, config: RunnableConfig | None = None) -> str:
     raise InputError("shared knowledge needs a user: set user_id, or switch share_knowledge off")
 
 
-def thread_of(config: RunnableConfig) -> str:
-    """The id of a run's thread; InputError if it has none."""
-    thread = str((config.get("configurable") or {}).get("thread_id") or "")
-    if not thread:
-        raise InputError("shared knowledge needs a thread: give a thread_id, or switch share_knowledge off")
-    return thread
-
-
-def store_of(store: BaseStore | None) -> BaseStore:
-    """The store that the graph was compiled with; InputError if there is none."""
+def parts_of(store: BaseStore | None, user_id: str | None, config: RunnableConfig) -> tuple[BaseStore, str, str]:
+    """The graph's store, the user (see `user_of`) and the thread of a run. Raises InputError if one of them is missing."""
     if store is None:
         raise InputError("shared knowledge needs a store: compile(store=...), or switch share_knowledge off")
-    return store
-
-
-def namespace_of(user_id: str) -> tuple[str, ...]:
-    """The namespace of one user.
-
-    It holds a digest of the user's name. Stores join labels with dots and search by prefix, so a plain "ann" would also
-    find the rounds of "anna", and "a.b" could not be stored.
-    """
-    if not user_id:
-        raise InputError("shared knowledge needs a user: set user_id")
-    return (*_ROOT, _digest(user_id))
+    user, thread = user_of(user_id, config), str((config.get("configurable") or {}).get("thread_id") or "")
+    if not thread:
+        raise InputError("shared knowledge needs a thread: give a thread_id, or switch share_knowledge off")
+    return store, user, thread
 
 
 def share_round(store: BaseStore, user_id: str, thread: str, entry: Round) -> None:
     """Store a round of a thread for the user's other threads. Storing it again replaces it."""
     owner = _digest(thread)
-    store.put(namespace_of(user_id), f"{owner}-{entry['round']:06d}", {"thread": owner, "round": dict(entry)}, index=False)
+    store.put(_namespace(user_id), f"{owner}-{entry['round']:06d}", {"thread": owner, "round": dict(entry)}, index=False)
 
 
 def shared_rounds(store: BaseStore, user_id: str, *, but_of: str | None = None, limit: int = 200) -> list[Round]:
     """The newest `limit` rounds that the user's threads share, oldest first, without those of the thread `but_of`."""
+    found: list[SearchItem] = []
     kept: list[SearchItem] = []
-    times: list[datetime] = []
-    newest_first, read = True, 0
     own = _digest(but_of) if but_of is not None else None
-    while page := store.search(namespace_of(user_id), limit=_PAGE, offset=read):
-        read += len(page)
+    while page := store.search(_namespace(user_id), limit=_PAGE, offset=len(found)):
+        found += page
         kept += [item for item in page if item.value.get("thread") != own and isinstance(item.value.get("round"), dict)]
-        times = [*times[-1:], *(item.updated_at for item in page)]
+        times = [item.updated_at for item in found]
         # Databases return the newest first. Other stores are read to the end.
-        newest_first = newest_first and times[0] > times[-1] and times == sorted(times, reverse=True)
-        if len(kept) >= limit and newest_first:
+        if len(kept) >= limit and times[0] > times[-1] and times == sorted(times, reverse=True):
             break
     kept.sort(key=lambda item: (item.created_at, item.key))
     return [cast("Round", item.value["round"]) for item in kept[-limit:]]
@@ -100,6 +80,16 @@ async def aforget_thread(store: BaseStore, thread: str) -> int:
             await store.adelete(item.namespace, item.key)
         deleted += len(found)
     return deleted
+
+
+def _namespace(user_id: str) -> tuple[str, ...]:
+    """The namespace of one user, with a digest of the user's name.
+
+    Stores join labels with dots and search by prefix: "ann" would also find the rounds of "anna", and "a.b" is no label.
+    """
+    if not user_id:
+        raise InputError("shared knowledge needs a user: set user_id")
+    return (*_ROOT, _digest(user_id))
 
 
 def _digest(text: str) -> str:

@@ -9,8 +9,8 @@ from langgraph.types import Send
 
 from langgraph_convcoa.chain import ActionChain, chain_item
 from langgraph_convcoa.context import ConvCoAContext
+from langgraph_convcoa.memory.evidence import RecalledAnswer, recall_answers
 from langgraph_convcoa.memory.knowledge_set import ContextualKnowledgeSet
-from langgraph_convcoa.memory.recall import RecalledAnswer, recall_answers
 from langgraph_convcoa.nodes.act import by_way_of_approval, send
 from langgraph_convcoa.nodes.decisions import ANSWER, PLAN
 from langgraph_convcoa.nodes.evidence import LOOKED, merge_findings

@@ -23,8 +23,7 @@ def recall(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runti
     knowledge.seed(asked.history)
     shared: list[Round] = []
     if settings.share_knowledge:
-        store = sharing.store_of(runtime.store)
-        user, thread = sharing.user_of(settings.user_id, config), sharing.thread_of(config)
+        store, user, thread = sharing.parts_of(runtime.store, settings.user_id, config)
         shared = sharing.shared_rounds(store, user, but_of=thread, limit=_SHARED_ROUNDS)
     view, history = parts.memory.recollect(
         knowledge.after(shared),

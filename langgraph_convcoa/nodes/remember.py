@@ -46,8 +46,7 @@ def remember(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, run
     knowledge.add_round(state["asked"], state["plan"]["optimized_question"], solved, text, extra)
     entry = knowledge.rounds[-1]
     if settings.share_knowledge:
-        store = sharing.store_of(runtime.store)
-        sharing.share_round(store, sharing.user_of(settings.user_id, config), sharing.thread_of(config), entry)
+        sharing.share_round(*sharing.parts_of(runtime.store, settings.user_id, config), entry)
     messages: list[Any] = []
     titles = {id_: str(document.metadata.get("title") or "") for id_, document in documents.items()}
     if not any(message.id == state["asked_message_id"] for message in state.get("messages", [])):

@@ -10,7 +10,7 @@ from langgraph.types import Overwrite, Send
 
 from langgraph_convcoa.chain import SOLVED, ChainItem, chain_item
 from langgraph_convcoa.context import ConvCoAContext
-from langgraph_convcoa.memory.recall import RecalledAnswer
+from langgraph_convcoa.memory.evidence import RecalledAnswer
 from langgraph_convcoa.nodes.act import by_way_of_approval, send
 from langgraph_convcoa.nodes.evidence import LOOKED, Found, TurnEvidence, finding, merge_findings, with_earlier_evidence
 from langgraph_convcoa.nodes.parts import GraphParts, TurnRuntime, Update, emit_status

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import subprocess
 import sys
 import threading
@@ -75,16 +74,6 @@ def test_plain_callers_share_one_loop() -> None:
     assert len(set(loops)) == 1
 
 
-def test_the_loop_ends_with_its_runner() -> None:
-    runner = ActionRunner([WaitingAction("a")])
-    runner.run("a", REQUEST, **LIMITS)
-    [thread] = [t for t in threading.enumerate() if t.name == "convcoa-actions" and t.is_alive()][-1:]
-    del runner
-    gc.collect()
-    thread.join(5)
-    assert not thread.is_alive()
-
-
 _ENDING = """
 import atexit, threading, time
 
@@ -93,13 +82,17 @@ def told():
     print([thread.name for thread in threading.enumerate() if thread.daemon])
 
 atexit.register(told)  # Called after those that are registered later.
-from langgraph_convcoa.actions.runner import _LoopThread
+from langgraph_convcoa.actions.base import ActionRequest
+from langgraph_convcoa.actions.runner import ActionRunner
 
-async def answer():
-    return 42
+class Answer:
+    name, description = "answer", "answers"
 
-loop = _LoopThread()
-print(loop.run(answer()))
+    async def retrieve(self, request):
+        return "42"
+
+[found] = ActionRunner([Answer()]).run("answer", ActionRequest("?", "?"), within=5, turn="t", limit=1)
+print(found.page_content)
 """
 
 

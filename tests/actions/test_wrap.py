@@ -12,8 +12,8 @@ from langchain_core.vectorstores import InMemoryVectorStore
 
 from langgraph_convcoa.actions.base import GivenAction
 from langgraph_convcoa.actions.knowledge import KnowledgeRetrieval
+from langgraph_convcoa.actions.runner import as_actions
 from langgraph_convcoa.actions.tool import ToolAction
-from langgraph_convcoa.actions.wrap import as_actions
 from langgraph_convcoa.errors import InputError
 from tests.fakes import KeywordRetriever, WaitingAction
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from langgraph_convcoa.actions.tables.sql_parse import parse_select
+from langgraph_convcoa.actions.tables.sql_guard import parse_select
 from langgraph_convcoa.datasets.demo import demo_questions
 from langgraph_convcoa.storage.turns import OUTPUT_FIELDS
 from tests.cli.commands import convcoa, error_of

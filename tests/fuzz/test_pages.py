@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from langgraph_convcoa.actions.web.fetch import PageError
-from langgraph_convcoa.actions.web.pages import page_data
+from langgraph_convcoa.actions.web.pages import read_page
 from langgraph_convcoa.errors import DocumentError
 from langgraph_convcoa.retrieval.documents.load import read_pieces
 from langgraph_convcoa.retrieval.documents.markup import load_extractor
@@ -55,7 +55,7 @@ def workers() -> Iterator[Workers]:
 @example(b"<div>" * 100_000, "text/html", "")
 def test_any_page_is_read_or_left_out(workers: Workers, body: bytes, kind: str, charset: str) -> None:
     try:
-        found = workers.call(page_data, "https://example.org/a", kind, charset, body, 200_000, 50, seconds=30)
+        found = workers.call(read_page, "https://example.org/a", kind, charset, body, 200_000, 50, seconds=30)
     except PageError as error:
         found = {"text": str(error)}
     except LimitError as error:

@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from langgraph_convcoa.memory.dynamic_history import DynamicHistory, Triple
-from langgraph_convcoa.memory.vectors import TextVectors
+from langgraph_convcoa.memory.conversation_memory import DynamicHistory, TextVectors, Triple
 
 VECTORS = TextVectors()
 TOPICS = ["ants", "bees", "crabs", "ducks", "eels", "foxes"]

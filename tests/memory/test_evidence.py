@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.documents import Document
 
+from langgraph_convcoa.memory.conversation_memory import TextVectors
 from langgraph_convcoa.memory.evidence import LONGEST, RememberedEvidence, as_document, integrate, remember_evidence
-from langgraph_convcoa.memory.vectors import TextVectors
 
 VECTORS = TextVectors()
 

@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 from langgraph_convcoa.chain import Status
-from langgraph_convcoa.memory.evidence import RememberedEvidence
+from langgraph_convcoa.memory.conversation_memory import TextVectors
+from langgraph_convcoa.memory.evidence import RecalledAnswer, RememberedEvidence, recall_answers
 from langgraph_convcoa.memory.knowledge_set import ContextualKnowledgeSet, Round
-from langgraph_convcoa.memory.recall import RecalledAnswer, recall_answers
-from langgraph_convcoa.memory.vectors import TextVectors
 from tests.fakes import chain_item
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)

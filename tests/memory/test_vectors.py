@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from langgraph_convcoa.memory.vectors import TextVectors
+from langgraph_convcoa.memory.conversation_memory import TextVectors
 from tests.fake_encoder import CountingEncoder
 
 

@@ -1,21 +1,25 @@
-"""A collection as its documents: titles, formats, dates, and which documents contain certain words."""
+"""A collection as its documents: titles, formats, dates, topics, and which documents contain certain words."""
 
 from __future__ import annotations
 
+import math
 import re
 import threading
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+
 from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.retrieval.corpus import Listed, View, settled
+from langgraph_convcoa.retrieval.corpus import Listed, View, read, settled
 from langgraph_convcoa.retrieval.filters import Filter
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 from langgraph_convcoa.text.clean import flat
 from langgraph_convcoa.text.terms import plain
-from langgraph_convcoa.text.words import content_words
+from langgraph_convcoa.text.words import content_tokens, content_words
 
 _LONGEST_TITLE, _LONGEST_WORDS = 80, 2_000
 _MOST_READ = 2_000
@@ -25,6 +29,11 @@ _SUFFIX = re.compile(r"\.([a-z][a-z0-9]{1,4})(?:\.gz)?$", re.IGNORECASE)
 _PARTS = ("page", "sheet", "chapter", "row")
 _PLACE_KEYS = (*_PARTS, "document_id", "start", "part", "entities", "triples")
 _WEB = ("http://", "https://")
+_MOST_TOPICS = 8
+_PASSAGES_OF_TOPICS = 2_000
+"""At most this many passages are read for topics, evenly spread over the collection."""
+_TERMS, _TITLES = 3, 3
+_LONGEST_PASSAGE, _STARTS = 5_000, 10
 
 
 @dataclass(frozen=True)
@@ -149,3 +158,41 @@ def _entry(source: str, title: str, first: Listed, numbers: Sequence[int]) -> En
 
 def _words(text: str) -> frozenset[str]:
     return frozenset(content_words(re.sub(r"[_\-.]", " ", plain(text))))
+
+
+def find_topics(collection: Collection) -> list[str]:
+    """Typical words and titles of each topic, the largest topic first. There are sqrt(passages / 2) topics, at most 8.
+
+    k-means over the whole-passage patterns, with a fixed seed. A word is typical if a larger
+    share of the topic's passages has it than of all passages.
+    """
+    from scipy.cluster.vq import kmeans, vq
+
+    view = collection.view
+    owners = [entry for entry in collection.entries for _ in entry.numbers]
+    every = np.array([number for entry in collection.entries for number in entry.numbers])
+    kept = np.unique(np.linspace(0, len(every) - 1, min(len(every), _PASSAGES_OF_TOPICS)).astype(np.int64))
+    patterns = view.patterns_for(every[kept])
+    whole = patterns.take(patterns.offsets[every[kept]])
+    means, _ = kmeans(whole, min(_MOST_TOPICS, max(1, round(math.sqrt(len(kept) / 2)))), iter=_STARTS, seed=0)
+    labels, distances = vq(whole, means)
+    held = [_written(passage.document.page_content) for passage in read(view, every[kept])]
+    everywhere = Counter(form for forms in held for form in forms)
+    topics: list[tuple[int, str]] = []
+    for label in range(len(means)):
+        own = np.flatnonzero(labels == label)
+        own = own[np.argsort(distances[own], kind="stable")]
+        inside = Counter(form for n in own for form in held[n])
+        # What a word adds to the divergence of the topic from the collection.
+        more = {form: n * math.log(n * len(held) / (len(own) * everywhere[form])) for form, n in inside.items()}
+        best = sorted(more, key=lambda form: (-more[form], -inside[form], form))[:_TERMS]
+        terms = [Counter(held[n][form] for n in own if form in held[n]).most_common(1)[0][0] for form in best]
+        titles = [f"“{title}”" for title in dict.fromkeys(owners[kept[n]].title for n in own)][:_TITLES]
+        topics.append((len(own), f"{', '.join(terms)} ({', '.join(titles)})"))
+    return [topic for _, topic in sorted(topics, key=lambda topic: -topic[0])]
+
+
+def _written(text: str) -> dict[str, str]:
+    """The words of a passage as they are written, by their stems."""
+    found = content_tokens(text[:_LONGEST_PASSAGE])
+    return {token.item: token.raw for token in found if len(token.raw) > 2 and token.raw.isalpha()}

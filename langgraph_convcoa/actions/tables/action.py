@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from langchain_core.documents import Document
 from pydantic import BaseModel, ConfigDict, Field
 
 from langgraph_convcoa.actions.base import ActionInputError, ActionRequest, BaseAction
-from langgraph_convcoa.errors import InputError
-
-if TYPE_CHECKING:
-    from langgraph_convcoa.actions.tables.engine import Engine
-    from langgraph_convcoa.actions.tables.sources import Sources
-    from langgraph_convcoa.actions.tables.sql_guard import CheckedQuery
+from langgraph_convcoa.actions.tables.engine import Engine, Result, Sources, describe
+from langgraph_convcoa.errors import InputError, require
 
 _MOST_ROWS = 100_000
+_QUOTED_ROWS = 5
+_LONGEST_QUOTE = 1_500
 _NAMES = {"duckdb": "DuckDB", "sqlite": "SQLite", "postgres": "PostgreSQL", "mysql": "MySQL", "tsql": "SQL Server"}
 
 
@@ -92,6 +90,7 @@ class DataAnalysis(BaseAction):
             raise InputError(f"timeout must be a number of seconds above 0, not {timeout}")
         if schema_budget < 200:
             raise InputError(f"schema_budget must be at least 200, not {schema_budget}")
+        require("an action over tables", "tabular", "duckdb", "openpyxl", "sqlalchemy", "sqlglot")
         from langgraph_convcoa.actions.tables.sources import open_sources
 
         self.name = name
@@ -103,8 +102,6 @@ class DataAnalysis(BaseAction):
 
     def description(self) -> str:
         """The planner's instructions: how to write the query, and the tables as they are now."""
-        from langgraph_convcoa.actions.tables.engine import describe
-
         found = [table for engine in self._engines for table in engine.tables()]
         dialects = dict.fromkeys(_NAMES.get(engine.dialect, engine.dialect) for engine in self._engines)
         apart = " Tables of different databases cannot be joined." if len(self._engines) > 1 else ""
@@ -130,29 +127,45 @@ class DataAnalysis(BaseAction):
             engine.close()
 
     def _retrieve(self, request: ActionRequest) -> Document:
-        from langgraph_convcoa.actions.tables.evidence import evidence_from, in_words
+        from langgraph_convcoa.actions.tables.sql_guard import check_query
 
         limits = self._limits | {name: value for name, value in request.settings.items() if value}
         max_rows, timeout = int(limits["max_rows"]), float(limits["timeout"])
         sql = request.action_input.strip()
         if not sql:
             raise ActionInputError("no SQL was written for the tables: a chat model writes it")
-        engine, query = self._checked(sql, max_rows)
-        result = engine.run(query.executed, max_rows, timeout)
-        source = ", ".join(dict.fromkeys(table.source for table in query.tables))
-        return evidence_from(result, query.shown, source, self.name, words=in_words(query.parsed))
-
-    def _checked(self, sql: str, max_rows: int) -> tuple[Engine, CheckedQuery]:
-        """The engine whose tables the query reads, and the checked query."""
-        from langgraph_convcoa.actions.tables.sql_guard import check_query
-
         refusals: list[ActionInputError] = []
         for engine in self._engines:
+            schema = engine.default_schema
             try:
-                return engine, check_query(
-                    sql, engine.dialect, engine.tables(), max_rows=max_rows + 1, default_schema=engine.default_schema
-                )
+                query = check_query(sql, engine.dialect, engine.tables(), max_rows=max_rows + 1, default_schema=schema)
             except ActionInputError as error:
                 refusals.append(error)
+                continue
+            result = engine.run(query.executed, max_rows, timeout)
+            source = ", ".join(dict.fromkeys(table.source for table in query.tables))
+            return evidence_from(result, query.shown, source, self.name, words=query.words)
         # The refusal of the database that has the tables says what is wrong with the query.
         raise next((error for error in refusals if "there is no table" not in str(error)), refusals[0])
+
+
+def evidence_from(result: Result, query: str, source: str, action: str, *, words: str = "") -> Document:
+    """A result as one document. Its quote is the query, the first rows, and `words`, which say what the query puts first.
+
+    The text is the quote and the rows as a table.
+    """
+    query = " ".join(query.split())
+    spoken = [", ".join(map(" ".join, zip(result.columns, row, strict=True))) for row in result.rows[:_QUOTED_ROWS]]
+    if result.more or len(result.rows) > _QUOTED_ROWS:
+        spoken.append("and further rows")
+    quote = f"{query} gives {'; '.join(spoken) or 'no rows'}"[:_LONGEST_QUOTE]
+    quote += f" ({words})" if words else ""
+    table = "\n".join(map(_row, (result.columns, ["---"] * len(result.columns), *result.rows)))
+    note = f"\n(the first {len(result.rows)} rows; there are more)" if result.more else ""
+    id_ = f"{action}:{hashlib.sha256(f'{source} {query}'.encode('utf-8', 'replace')).hexdigest()[:12]}"
+    metadata = {"source": source, "score": 1.0, "quote": quote, "query": query, "rows": len(result.rows)}
+    return Document(f"{quote}\n\n{table}{note}", id=id_, metadata=metadata)
+
+
+def _row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |"

@@ -7,14 +7,14 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from sqlalchemy import URL, Connection, column, create_engine, inspect, make_url, select, table
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from langgraph_convcoa.actions.base import ActionInputError
 from langgraph_convcoa.actions.tables.engine import Result, Table, TableError, columns_of
 from langgraph_convcoa.errors import first_line
-
-if TYPE_CHECKING:
-    from sqlalchemy import URL, Connection
 
 _DIALECTS = {"postgresql": "postgres", "mariadb": "mysql", "mssql": "tsql"}
 _SAMPLED_ROWS = 200
@@ -26,14 +26,6 @@ _MOST_MILLISECONDS = 2_000_000_000
 _CANCELLED = ("57014", "25P03")
 _SECRET_KEY = re.compile(r"pass|pwd|secret|token|key", re.IGNORECASE)
 _POSTGRES_ARGUMENTS = {"connect_timeout": 10, "keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3}
-_POSTGRES_SETTINGS = {
-    "standard_conforming_strings": "on",
-    # Compiling an expression ignores the time limit.
-    "jit": "off",
-    "work_mem": "16MB",
-    "hash_mem_multiplier": "1",
-    "max_parallel_workers_per_gather": "2",
-}
 
 
 class DatabaseTables:
@@ -45,14 +37,12 @@ class DatabaseTables:
     """
 
     def __init__(self, url: str | URL, names: Sequence[str] | None = None) -> None:
-        from sqlalchemy import create_engine
-        from sqlalchemy.exc import SQLAlchemyError
-
         self._url = parsed_url(url)
-        self._names = list(names) if names is not None else None
+        self._names = names
         backend = self._url.get_backend_name()
         self.dialect = _DIALECTS.get(backend, backend)
-        self.source = _shown(self._url)
+        host = f"{self._url.host or 'localhost'}{f':{self._url.port}' if self._url.port else ''}"
+        self.source = f"{backend}://{host}/{self._url.database or ''}"
         self.default_schema = ""
         arguments = _POSTGRES_ARGUMENTS if self.dialect == "postgres" else {}
         try:
@@ -74,22 +64,17 @@ class DatabaseTables:
 
     def run(self, sql: str, max_rows: int, seconds: float) -> Result:
         """See `Engine.run`."""
-        from sqlalchemy.exc import DBAPIError, SQLAlchemyError
-
-        try:
-            with self._read_only(seconds) as connection:
-                try:
-                    streamed = connection.execution_options(stream_results=True, no_parameters=True)
-                    with streamed.exec_driver_sql(sql) as cursor:
-                        return Result.of(cursor.keys(), cursor.fetchmany(max_rows + 1), max_rows)
-                except DBAPIError as error:
-                    if getattr(error.orig, "sqlstate", "") in _CANCELLED:
-                        raise TimeoutError(f"the query took more than {seconds:g} s") from None
-                    if error.connection_invalidated:
-                        raise
-                    raise ActionInputError(f"the query failed: {self._told(error)}") from None
-        except SQLAlchemyError as error:
-            raise self._unreachable(error) from None
+        with self._read_only(seconds) as connection:
+            try:
+                streamed = connection.execution_options(stream_results=True, no_parameters=True)
+                with streamed.exec_driver_sql(sql) as cursor:
+                    return Result.of(cursor.keys(), cursor.fetchmany(max_rows + 1), max_rows)
+            except DBAPIError as error:
+                if getattr(error.orig, "sqlstate", "") in _CANCELLED:
+                    raise TimeoutError(f"the query took more than {seconds:g} s") from None
+                if error.connection_invalidated:
+                    raise
+                raise ActionInputError(f"the query failed: {self._told(error)}") from None
 
     def close(self) -> None:
         """Close the connections."""
@@ -97,49 +82,41 @@ class DatabaseTables:
 
     @contextmanager
     def _read_only(self, seconds: float) -> Iterator[Connection]:
-        with self._engine.connect() as connection:
-            try:
-                if self.dialect == "postgres":
-                    connection.exec_driver_sql("SET TRANSACTION READ ONLY")
-                    connection.exec_driver_sql(_postgres_limits(seconds))
-                yield connection
-            finally:
-                if not connection.closed and not connection.invalidated:
-                    connection.rollback()
+        """A read-only transaction with a time limit. Raises TableError if the database cannot be read."""
+        try:
+            with self._engine.connect() as connection:
+                try:
+                    if self.dialect == "postgres":
+                        connection.exec_driver_sql("SET TRANSACTION READ ONLY")
+                        connection.exec_driver_sql(_postgres_limits(seconds))
+                    yield connection
+                finally:
+                    if not connection.closed and not connection.invalidated:
+                        connection.rollback()
+        except (SQLAlchemyError, UnicodeError) as error:
+            reason = self._told(error)
+            raise TableError(
+                f"{self.source} cannot be read: {reason}; check that it runs and that the user may read it"
+            ) from None
 
     def _read(self) -> list[Table]:
-        from sqlalchemy.exc import SQLAlchemyError
-
-        try:
-            with self._read_only(_READ_SECONDS) as connection:
-                tables = self._reflected(connection)
-            self._read_at = time.monotonic()
-            return tables
-        except (SQLAlchemyError, UnicodeError) as error:
-            raise self._unreachable(error) from None
-
-    def _reflected(self, connection: Connection) -> list[Table]:
-        from sqlalchemy import inspect
-
-        about = inspect(connection)
-        self.default_schema = about.default_schema_name or ""
-        wanted = self._names if self._names is not None else [*about.get_table_names(), *about.get_view_names()]
-        places = [(name, schema or None) for schema, _, name in (full.rpartition(".") for full in wanted)]
-        there = [place for place in places if about.has_table(*place)]
-        described = [(*place, about.get_columns(*place), _comment(about, *place)) for place in there]
-        if self.dialect == "postgres":
-            connection.exec_driver_sql("SET LOCAL statement_timeout = 1000")
-        end = time.monotonic() + 3.0
         tables = []
-        for name, schema, columns, comment in described:
-            rows = _sampled(connection, name, schema, columns) if time.monotonic() < end else ()
-            about_columns = [(c["name"], str(c["type"]), c.get("comment") or "") for c in columns]
-            tables.append(Table(name, columns_of(about_columns, rows), self.source, schema or "", comment))
+        with self._read_only(_READ_SECONDS) as connection:
+            about = inspect(connection)
+            self.default_schema = about.default_schema_name or ""
+            wanted = self._names if self._names is not None else [*about.get_table_names(), *about.get_view_names()]
+            places = [(name, schema or None) for schema, _, name in (full.rpartition(".") for full in wanted)]
+            there = [place for place in places if about.has_table(*place)]
+            described = [(*place, about.get_columns(*place), _comment(about, *place)) for place in there]
+            if self.dialect == "postgres":
+                connection.exec_driver_sql("SET LOCAL statement_timeout = 1000")
+            end = time.monotonic() + 3.0
+            for name, schema, columns, comment in described:
+                rows = _sampled(connection, name, schema, columns) if time.monotonic() < end else ()
+                about_columns = [(c["name"], str(c["type"]), c.get("comment") or "") for c in columns]
+                tables.append(Table(name, columns_of(about_columns, rows), self.source, schema or "", comment))
+        self._read_at = time.monotonic()
         return tables
-
-    def _unreachable(self, error: Exception) -> TableError:
-        reason = self._told(error)
-        return TableError(f"{self.source} cannot be read: {reason}; check that it runs and that the user may read it")
 
     def _told(self, error: BaseException) -> str:
         """The first line of an error, without the secrets of the URL."""
@@ -156,9 +133,6 @@ def _comment(about: Any, name: str, schema: str | None) -> str:
 
 def _sampled(connection: Connection, name: str, schema: str | None, columns: Any) -> Sequence[Any]:
     """The first rows. Empty for a slow view, or a table that this user may not read."""
-    from sqlalchemy import column, select, table
-    from sqlalchemy.exc import DBAPIError
-
     query: Any = select(*(column(c["name"]) for c in columns)).select_from(table(name, schema=schema))
     rows: Sequence[Any] = ()
     with suppress(DBAPIError), connection.begin_nested():
@@ -173,7 +147,12 @@ def _postgres_limits(seconds: float) -> str:
         "statement_timeout": f"{milliseconds}",
         "lock_timeout": f"{milliseconds}",
         "idle_in_transaction_session_timeout": f"{milliseconds + 60_000}",
-        **_POSTGRES_SETTINGS,
+        "standard_conforming_strings": "on",
+        # Compiling an expression ignores the time limit.
+        "jit": "off",
+        "work_mem": "16MB",
+        "hash_mem_multiplier": "1",
+        "max_parallel_workers_per_gather": "2",
     }
     named = ", ".join(f"pg_catalog.set_config('{name}', '{value}', true)" for name, value in settings.items())
     files = "pg_catalog.set_config('temp_file_limit', '1GB', true)"
@@ -182,9 +161,6 @@ def _postgres_limits(seconds: float) -> str:
 
 def parsed_url(url: str | URL) -> URL:
     """The URL as SQLAlchemy reads it, with psycopg as the driver of PostgreSQL if it is installed."""
-    from sqlalchemy import make_url
-    from sqlalchemy.exc import SQLAlchemyError
-
     try:
         parsed = make_url(url)
     except (SQLAlchemyError, ValueError):
@@ -196,9 +172,3 @@ def parsed_url(url: str | URL) -> URL:
     if parsed.drivername in ("postgres", "postgresql") and find_spec("psycopg") is not None:
         parsed = parsed.set(drivername="postgresql+psycopg")
     return parsed
-
-
-def _shown(url: URL) -> str:
-    """The URL without user, password and options."""
-    host = f"{url.host or 'localhost'}{f':{url.port}' if url.port else ''}"
-    return f"{url.get_backend_name()}://{host}/{url.database or ''}"

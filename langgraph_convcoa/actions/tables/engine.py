@@ -5,16 +5,21 @@ from __future__ import annotations
 import datetime
 import json
 import re
-import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from pathlib import Path
 from typing import Any, Protocol
 
 from langgraph_convcoa.errors import ConvCoAError
 from langgraph_convcoa.text.clean import flat
 
+Sources = str | Path | Sequence[str | Path] | Mapping[str, str | Path]
+"""Files, folders and database URLs, also with names for their tables."""
+READERS = dict.fromkeys(("csv", "tsv"), "read_csv") | dict.fromkeys(("json", "jsonl", "ndjson"), "read_json")
+READERS["parquet"] = "read_parquet"
+"""DuckDB's function for each kind of file."""
+EXCEL = ("xlsx", "xlsm")
 _LONGEST_VALUE = 40
 _LONGEST_COMMENT = 160
 _SAMPLES = 6
@@ -113,30 +118,6 @@ class Engine(Protocol):
     def close(self) -> None: ...
 
 
-@contextmanager
-def interrupted_after(seconds: float, interrupt: Callable[[], None]) -> Iterator[threading.Event]:
-    """Call `interrupt` if the block takes longer than `seconds`; the event is then set.
-
-    It is called again every second, because an interrupt between two steps of a query has no effect.
-    """
-    late, done = threading.Event(), threading.Event()
-
-    def watch() -> None:
-        wait = min(seconds, threading.TIMEOUT_MAX)
-        while not done.wait(wait):
-            late.set()
-            interrupt()
-            wait = 1.0
-
-    watcher = threading.Thread(target=watch, daemon=True)
-    watcher.start()
-    try:
-        yield late
-    finally:
-        done.set()
-        watcher.join()
-
-
 def columns_of(described: Iterable[tuple[str, str, str]], rows: Sequence[Sequence[object]]) -> tuple[Column, ...]:
     """Columns from their names, types and comments, with sample values from rows."""
     return tuple(Column(name, kind, _samples(row[n] for row in rows), note) for n, (name, kind, note) in enumerate(described))
@@ -190,3 +171,18 @@ def _plain(name: str) -> str:
 def quoted(name: str) -> str:
     """A name as SQL quotes it."""
     return '"' + name.replace('"', '""') + '"'
+
+
+def kind_of(path: Path) -> str:
+    """The suffix of a table file in lower case without the dot and without .gz; "" for other files."""
+    endings = [ending.lower() for ending in path.suffixes]
+    packed = len(endings) > 1 and endings[-1] == ".gz"
+    kind = (endings[-2] if packed else endings[-1])[1:] if endings else ""
+    known = kind in READERS or (kind in EXCEL and not packed)
+    return kind if known else ""
+
+
+def table_name(text: str) -> str:
+    """A table name that needs no quotes in SQL: "Sales 2019 (final)" becomes Sales_2019_final."""
+    name = re.sub(r"\W+", "_", text).strip("_") or "data"
+    return name if name[0].isalpha() else f"t_{name}"

@@ -1,42 +1,46 @@
-"""DuckDB engine: files that are read into memory, or a DuckDB database, locked before the first query."""
+"""DuckDB and SQLite engines over files: a process with limits runs them (see `process`).
+
+DuckDB reads files into memory, or opens a database, and is locked before the first query. SQLite opens a file read-only, with
+an authorizer that permits only the given tables.
+"""
 
 from __future__ import annotations
 
-import contextlib
 import csv
 import re
+import sqlite3
 import tempfile
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import duckdb
 
 from langgraph_convcoa.actions.base import ActionInputError
 from langgraph_convcoa.actions.tables.engine import (
+    EXCEL,
+    READERS,
     Result,
     Table,
     TableError,
     columns_of,
-    interrupted_after,
+    kind_of,
     quoted,
+    table_name,
 )
 from langgraph_convcoa.errors import first_line
+from langgraph_convcoa.files import sqlite_connection
 
-if TYPE_CHECKING:
-    import duckdb
-
-_READERS = dict.fromkeys(("csv", "tsv"), "read_csv") | dict.fromkeys(("json", "jsonl", "ndjson"), "read_json")
-_READERS["parquet"] = "read_parquet"
-_EXCEL = ("xlsx", "xlsm")
 _SAMPLED_ROWS = 1_000
 _MOST_EMPTY_CELLS = 2_000_000
+_LONGEST_VALUE = 1_000_000
 _ABOUT_COLUMNS = """SELECT schema_name, table_name, column_name, data_type, comment FROM duckdb_columns()
     WHERE database_name = {} AND NOT internal ORDER BY table_oid, column_index"""
 _ABOUT_TABLES = "SELECT schema_name, table_name, comment FROM duckdb_tables() WHERE database_name = {} AND NOT internal"
-_NO_FILES = (
-    "python_enable_replacements = false",
-    "enable_external_access = false",
-    "disabled_filesystems = 'LocalFileSystem'",
-)
+_ABOUT_SQLITE = """SELECT name, type FROM sqlite_master
+    WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite~_%' ESCAPE '~'"""
 
 
 class DuckDBTables:
@@ -48,20 +52,15 @@ class DuckDBTables:
     Views are described without values.
     """
 
-    dialect = "duckdb"
-    default_schema = "main"
-
     def __init__(
         self, files: Mapping[str, Path], database: Path | None, names: Sequence[str] | None, memory_limit: str
     ) -> None:
-        import duckdb
-
         self.source = str(database) if database else ", ".join(map(str, files.values()))
         self._memory_limit = memory_limit
         self._sources: dict[str, str] = {}
-        closed = ("autoinstall_known_extensions", "autoload_known_extensions", "allow_community_extensions")
         settings: dict[str, Any] = {"memory_limit": memory_limit, "threads": "2", "temp_directory": ""}
-        settings |= dict.fromkeys(closed, "false")
+        settings |= {"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"}
+        settings["allow_community_extensions"] = "false"
         whole = database if names is None else None
         try:
             self._connection = duckdb.connect(str(whole or ":memory:"), read_only=whole is not None, config=settings)
@@ -73,46 +72,30 @@ class DuckDBTables:
         for name, file in files.items():
             self._read(name, file)
         # From here on DuckDB reaches no file, not even through a view.
-        for setting in _NO_FILES:
+        for setting in ("python_enable_replacements = false", "enable_external_access = false"):
             self._connection.execute(f"SET {setting}")
-        if database is not None and names is not None:
-            self._tables = self._copied({(name if "." in name else f"main.{name}").casefold() for name in names})
-        else:
-            self._tables = self._described("current_database()", lambda schema, name: True)
+        self._connection.execute("SET disabled_filesystems = 'LocalFileSystem'")
+        copied = database is not None and names is not None
+        self.tables = self._copied(names or ()) if copied else self._described()
         self._connection.execute("SET lock_configuration = true")
-
-    def tables(self) -> list[Table]:
-        """See `Engine.tables`."""
-        return self._tables
 
     def run(self, sql: str, max_rows: int, seconds: float) -> Result:
         """See `Engine.run`."""
-        import duckdb
-
-        cursor = self._connection.cursor()
-        try:
-            with interrupted_after(seconds, cursor.interrupt) as late:
-                try:
-                    cursor.execute("BEGIN TRANSACTION READ ONLY")
-                    cursor.execute(_only_select(cursor, sql))
-                    columns = [column[0] for column in cursor.description or ()]
-                    return Result.of(columns, cursor.fetchmany(max_rows + 1), max_rows)
-                except duckdb.Error as error:
-                    if late.is_set():
-                        raise TimeoutError(f"the query took more than {seconds:g} s") from None
-                    raise ActionInputError(f"the query failed: {first_line(error)}") from None
-        finally:
-            cursor.close()
-
-    def close(self) -> None:
-        """Free the memory of the tables."""
-        self._connection.close()
+        with closing(self._connection.cursor()) as cursor, _within(seconds, cursor.interrupt, duckdb.Error):
+            cursor.execute("BEGIN TRANSACTION READ ONLY")
+            statements = cursor.extract_statements(sql)
+            # `execute` would run several statements.
+            if [statement.type for statement in statements] != [duckdb.StatementType.SELECT]:
+                raise ActionInputError("only a SELECT is run, and one at a time")
+            cursor.execute(statements[0])
+            columns = [column[0] for column in cursor.description or ()]
+            return Result.of(columns, cursor.fetchmany(max_rows + 1), max_rows)
 
     def _read(self, name: str, path: Path) -> None:
         kind = kind_of(path)
         if not path.stat().st_size:
             raise TableError(f"{path} cannot be read as a table: it is empty")
-        if kind not in _EXCEL:
+        if kind not in EXCEL:
             self._create(name, path, path)
             return
         for table, rows in _sheets(name, path):
@@ -123,12 +106,10 @@ class DuckDBTables:
                 self._create(table, sheet, path)
 
     def _create(self, name: str, path: Path, shown: Path) -> None:
-        import duckdb
-
         try:
             # The readers take a path as a pattern, so its special signs are put in brackets.
             pattern = re.sub(r"([\[?*])", r"[\1]", str(path))
-            relation: duckdb.DuckDBPyRelation = getattr(self._connection, _READERS[kind_of(path)])(pattern)
+            relation: duckdb.DuckDBPyRelation = getattr(self._connection, READERS[kind_of(path)])(pattern)
             relation.create(name)
         except duckdb.OutOfMemoryException:
             raise self._too_large(str(shown)) from None
@@ -136,12 +117,11 @@ class DuckDBTables:
             raise TableError(f"{shown} cannot be read as a table: {first_line(error)}") from None
         self._sources[name] = str(shown)
 
-    def _copied(self, wanted: Set[str]) -> list[Table]:
+    def _copied(self, names: Sequence[str]) -> list[Table]:
         """Copy the named tables of the attached database and detach it."""
-        import duckdb
-
+        wanted = {(name if "." in name else f"main.{name}").casefold() for name in names}
         try:
-            tables = self._described("'given'", lambda schema, name: f"{schema}.{name}".casefold() in wanted)
+            tables = self._described(wanted)
             for table in tables:
                 place = f"{quoted(table.schema or 'main')}.{quoted(table.name)}"
                 self._connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(table.schema or 'main')}")
@@ -153,26 +133,22 @@ class DuckDBTables:
             raise TableError(f"the tables of {self.source} cannot be read: {first_line(error)}") from None
         return tables
 
-    def _described(self, database: str, allowed: Callable[[str, str], bool]) -> list[Table]:
-        """The allowed tables and views of a database. `database` is an SQL expression for its name."""
-        import duckdb
-
-        def about(query: str) -> list[tuple[Any, ...]]:
-            rows: list[tuple[Any, ...]] = self._connection.execute(query.format(database)).fetchall()
-            return rows
-
-        comments = {(schema, name): comment for schema, name, comment in about(_ABOUT_TABLES)}
+    def _described(self, wanted: Set[str] | None = None) -> list[Table]:
+        """The wanted tables and views of the attached database, or all tables and views of the opened one."""
+        database = "current_database()" if wanted is None else "'given'"
+        about = self._connection.execute(_ABOUT_TABLES.format(database)).fetchall()
+        comments = {(schema, name): comment for schema, name, comment in about}
         grouped: dict[tuple[str, str], list[tuple[str, str, str]]] = {}
-        for schema, name, column, type_, comment in about(_ABOUT_COLUMNS):
+        for schema, name, column, type_, comment in self._connection.execute(_ABOUT_COLUMNS.format(database)).fetchall():
             grouped.setdefault((schema, name), []).append((column, type_, comment or ""))
         tables = []
         for (schema, name), columns in grouped.items():
-            if not allowed(schema, name):
+            if wanted is not None and f"{schema}.{name}".casefold() not in wanted:
                 continue
             rows: Sequence[Sequence[Any]] = []
             if (schema, name) in comments:
-                place = ".".join(map(quoted, ("given", schema, name) if database == "'given'" else (schema, name)))
-                with contextlib.suppress(duckdb.Error):
+                place = ".".join(map(quoted, (schema, name) if wanted is None else ("given", schema, name)))
+                with suppress(duckdb.Error):
                     # The names come from the catalogue, not from a query.
                     rows = self._connection.execute(f"SELECT * FROM {place} LIMIT {_SAMPLED_ROWS}").fetchall()  # noqa: S608
             source, shown_schema = self._sources.get(name, self.source), "" if schema == "main" else schema
@@ -183,29 +159,93 @@ class DuckDBTables:
         return TableError(f"{what} does not fit into {self._memory_limit}: raise memory_limit, or put it into a database")
 
 
-def _only_select(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.Statement:
-    """The statement as DuckDB parses it. It must be a single SELECT; `execute` would run several statements."""
-    import duckdb
+class SQLiteTables:
+    """Tables of an SQLite file, read-only. `EngineProcess` runs this in a process with limits.
 
-    statements = connection.extract_statements(sql)
-    if [statement.type for statement in statements] != [duckdb.StatementType.SELECT]:
-        raise ActionInputError("only a SELECT is run, and one at a time")
-    return statements[0]
+    `names` are the tables that may be read (None: all). A value has at most a megabyte. Views may call harmless functions
+    only. The tables are described as they were at opening, views without values.
+    """
+
+    def __init__(self, path: Path, names: Sequence[str] | None = None) -> None:
+        self.source = str(path)
+        self._path = path.resolve()
+        wanted = {name.casefold().removeprefix("main.") for name in names} if names is not None else None
+        with self._opened() as connection:
+            found = connection.execute(_ABOUT_SQLITE).fetchall()
+            self.tables = [
+                self._table(connection, name, sampled=kind == "table")
+                for name, kind in found
+                if wanted is None or name.casefold() in wanted
+            ]
+
+    def run(self, sql: str, max_rows: int, seconds: float) -> Result:
+        """See `Engine.run`."""
+        failures = (sqlite3.Error, sqlite3.Warning, UnicodeError)
+        with self._opened() as connection, _within(seconds, connection.interrupt, *failures):
+            connection.set_authorizer(self._allow)
+            cursor = connection.execute(sql)
+            columns = [column[0] for column in cursor.description or ()]
+            return Result.of(columns, cursor.fetchmany(max_rows + 1), max_rows)
+
+    @contextmanager
+    def _opened(self) -> Iterator[sqlite3.Connection]:
+        def unreadable(error: Exception) -> TableError:
+            return TableError(f"{self.source} cannot be read: {first_line(error)}; check the file")
+
+        with sqlite_connection(self._path, "ro", timeout=5.0, error=unreadable) as connection:
+            connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST_VALUE)
+            connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
+            for setting in ("query_only = ON", "trusted_schema = OFF"):
+                connection.execute(f"PRAGMA {setting}")
+            yield connection
+
+    def _allow(self, action: int, first: str | None, second: str | None, database: str | None, view: str | None) -> int:
+        if action in (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_FUNCTION):
+            return sqlite3.SQLITE_OK
+        names = {table.name.casefold() for table in self.tables}
+        inside = not first or first.casefold() in names or (view or "").casefold() in names
+        return sqlite3.SQLITE_OK if action == sqlite3.SQLITE_READ and inside else sqlite3.SQLITE_DENY
+
+    def _table(self, connection: sqlite3.Connection, name: str, *, sampled: bool) -> Table:
+        try:
+            about = connection.execute(f"PRAGMA table_info({quoted(name)})").fetchall()
+        except sqlite3.Error:
+            # A view whose table is gone has no columns.
+            about = []
+        rows: Sequence[Sequence[object]] = []
+        if about and sampled:
+            columns = ", ".join(quoted(row[1]) for row in about)
+            query = f"SELECT {columns} FROM {quoted(name)} LIMIT {_SAMPLED_ROWS}"  # noqa: S608 - names of the catalogue
+            rows = connection.execute(query).fetchall()
+        return Table(name, columns_of([(row[1], str(row[2]).upper(), "") for row in about], rows), self.source)
 
 
-def kind_of(path: Path) -> str:
-    """The suffix of a table file in lower case without the dot and without .gz; "" for other files."""
-    endings = [ending.lower() for ending in path.suffixes]
-    packed = len(endings) > 1 and endings[-1] == ".gz"
-    kind = (endings[-2] if packed else endings[-1])[1:] if endings else ""
-    known = kind in _READERS or (kind in _EXCEL and not packed)
-    return kind if known else ""
+@contextmanager
+def _within(seconds: float, interrupt: Callable[[], None], *failures: type[Exception]) -> Iterator[None]:
+    """Run a query in the block: TimeoutError after `seconds`, and ActionInputError for one of the `failures`.
 
+    `interrupt` is called every second from then on, because an interrupt between two steps of a query has no effect.
+    """
+    late, done = threading.Event(), threading.Event()
 
-def table_name(text: str) -> str:
-    """A table name that needs no quotes in SQL: "Sales 2019 (final)" becomes Sales_2019_final."""
-    name = re.sub(r"\W+", "_", text).strip("_") or "data"
-    return name if name[0].isalpha() else f"t_{name}"
+    def watch() -> None:
+        wait = min(seconds, threading.TIMEOUT_MAX)
+        while not done.wait(wait):
+            late.set()
+            interrupt()
+            wait = 1.0
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield
+    except failures as error:
+        if late.is_set():
+            raise TimeoutError(f"the query took more than {seconds:g} s") from None
+        raise ActionInputError(f"the query failed: {first_line(error)}") from None
+    finally:
+        done.set()
+        watcher.join()
 
 
 def _sheets(name: str, path: Path) -> Iterator[tuple[str, Iterator[Sequence[Any]]]]:
@@ -215,14 +255,12 @@ def _sheets(name: str, path: Path) -> Iterator[tuple[str, Iterator[Sequence[Any]
         book = load_workbook(path, read_only=True, data_only=True)
     except Exception as error:  # noqa: BLE001 - openpyxl raises what its zip and XML readers do
         raise TableError(f"{path} cannot be read as an Excel file: {first_line(error)}") from None
-    try:
+    with closing(book):
         sheets = [sheet for sheet in book.worksheets if sheet.max_row and sheet.max_column]
         if not sheets:
             raise TableError(f"there is no sheet with cells in {path}")
         for sheet in sheets:
             yield (name if len(sheets) == 1 else f"{name}_{table_name(sheet.title)}"), sheet.iter_rows(values_only=True)
-    finally:
-        book.close()
 
 
 def _filled(rows: Iterable[Sequence[Any]], path: Path) -> Iterator[Sequence[Any]]:

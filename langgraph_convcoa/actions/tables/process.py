@@ -1,22 +1,37 @@
-"""An engine over files in its own process. The process is killed if a query takes too long, and started again."""
+"""An engine over files in a process of its own, which is killed if a query takes too long, and started again.
+
+`EngineProcess` is the side of the caller. `main` runs in the process and answers JSON requests over pipes, under limits.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import signal
+import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ByteSize, TypeAdapter, ValidationError
 
 from langgraph_convcoa.actions.base import ActionInputError
-from langgraph_convcoa.actions.tables.engine import Column, Result, Table, TableError
-from langgraph_convcoa.actions.tables.worker import GRACE_SECONDS, main
-from langgraph_convcoa.retrieval.documents.child import Child, EndedError
+from langgraph_convcoa.actions.tables.engine import Result, Table, TableError
+from langgraph_convcoa.retrieval.documents.child import Child, EndedError, pipes, receive, send
+
+if TYPE_CHECKING:
+    from langgraph_convcoa.actions.tables.files import DuckDBTables, SQLiteTables
 
 _START_SECONDS, _FILE_SECONDS, _DATABASE_SECONDS = 60.0, 120.0, 30.0
 """Limits for starting the process, for reading files, and for opening a database."""
+_GRACE_SECONDS = 1.5
+"""A query that ignores interrupts is killed this many seconds after its time-out."""
 _SQLITE_FRESH_SECONDS = 60.0
+_OVERHEAD = 400 * 2**20
+"""Bytes for the interpreter, DuckDB's threads and a result, in addition to the tables."""
 _ERRORS = {"ActionInputError": ActionInputError, "TableError": TableError, "TimeoutError": TimeoutError}
 
 
@@ -56,7 +71,7 @@ class EngineProcess:
         """The tables, with a few values of each column. Changed files are read again, but SQLite files only after a minute."""
         with self._lock:
             old = self.dialect != "sqlite" or time.monotonic() - self._read_at > _SQLITE_FRESH_SECONDS
-            self._ready(fresh=old and self._stamp != self._stamped())
+            self._open(fresh=old and self._stamp != self._stamped())
             return self._tables
 
     def run(self, sql: str, max_rows: int, seconds: float) -> Result:
@@ -64,15 +79,15 @@ class EngineProcess:
         if not self._lock.acquire(timeout=min(seconds, threading.TIMEOUT_MAX)):
             raise TimeoutError(f"the tables of {self.source} were busy with other queries for {seconds:g} s")
         try:
-            self._ready()
-            found = self._ask({"sql": sql, "max_rows": max_rows, "seconds": seconds}, seconds + GRACE_SECONDS + 0.5)
+            self._open()
+            found = self._ask({"sql": sql, "max_rows": max_rows, "seconds": seconds}, seconds + _GRACE_SECONDS + 0.5)
         except EndedError as error:
             if error.late or error.status == -getattr(signal, "SIGALRM", signal.SIGABRT):
                 raise TimeoutError(f"the query took more than {seconds:g} s") from None
             raise ActionInputError("the query ended the database (out of memory): write a simpler one") from None
         finally:
             self._lock.release()
-        return Result(tuple(found["columns"]), tuple(map(tuple, found["rows"])), found["more"])
+        return TypeAdapter(Result).validate_python(found)
 
     def close(self) -> None:
         """End the process."""
@@ -80,16 +95,15 @@ class EngineProcess:
             self._closed = True
             self._end()
 
-    def _ready(self, *, fresh: bool = False) -> None:
-        if fresh or self._process is None or not self._process.usable:
-            self._open()
-
-    def _open(self) -> None:
+    def _open(self, *, fresh: bool = False) -> None:
+        """Start the process, unless there is one that can be asked; if `fresh`, in place of that one."""
+        if not fresh and self._process is not None and self._process.usable:
+            return
         if self._closed:
             raise TableError(f"the tables of {self.source} are closed: open them again")
         self._end()
         self._stamp, self._read_at = self._stamped(), time.monotonic()
-        self._process = Child(main.__module__, "main()", self._folder)
+        self._process = Child(__name__, "main()", self._folder)
         try:
             found = self._ask(self._opening, _START_SECONDS + float(self._opening["seconds"]))
         except EndedError:
@@ -97,10 +111,7 @@ class EngineProcess:
         except TableError:
             self._end()
             raise
-        self._tables = [
-            Table(**{**table, "columns": tuple(Column(**{**c, "samples": tuple(c["samples"])}) for c in table["columns"])})
-            for table in found["tables"]
-        ]
+        self._tables = TypeAdapter(list[Table]).validate_python(found["tables"])
 
     def _end(self) -> None:
         if self._process is not None:
@@ -130,3 +141,71 @@ class EngineProcess:
         except OSError as error:
             raise TableError(f"{error.filename} cannot be opened ({error.strerror}): give another file") from None
         return [(one.st_mtime_ns, one.st_size) for one in about]
+
+
+def main() -> None:
+    """Answer requests until the standard input ends."""
+    requests, replies = pipes()
+    engine: DuckDBTables | SQLiteTables | None = None
+    reply: dict[str, Any]
+    while True:
+        try:
+            request = receive(requests)
+        except EOFError:
+            return
+        try:
+            with _deadline(float(request["seconds"])):
+                if engine is None:
+                    _limit_memory(request["memory_limit"])
+                    engine = _open(request)
+                    reply = {"tables": [asdict(table) for table in engine.tables]}
+                else:
+                    reply = asdict(engine.run(request["sql"], request["max_rows"], float(request["seconds"])))
+        except (ActionInputError, TableError, TimeoutError) as error:
+            reply = {"error": type(error).__name__, "text": str(error), "full": "Out of Memory" in str(error)}
+        except MemoryError:
+            text = "the query needs more memory than there is for the tables"
+            reply = {"error": "ActionInputError" if engine else "TableError", "text": text, "full": True}
+        except Exception as error:  # noqa: BLE001 - sent to the caller
+            text = f"the tables cannot be read: {type(error).__name__}: {error}"[:500]
+            reply = {"error": "TableError", "text": text, "full": True}
+        try:
+            send(replies, reply)
+        except BrokenPipeError:
+            return
+
+
+def _open(request: Mapping[str, Any]) -> DuckDBTables | SQLiteTables:
+    from langgraph_convcoa.actions.tables.files import DuckDBTables, SQLiteTables
+
+    path = Path(request["database"]) if request["database"] else None
+    if request["kind"] == "sqlite":
+        return SQLiteTables(path or Path(), request["names"])
+    files = {name: Path(file) for name, file in request["files"].items()}
+    return DuckDBTables(files, path, request["names"], request["memory_limit"])
+
+
+@contextmanager
+def _deadline(seconds: float) -> Iterator[None]:
+    """End the process if the block takes longer, even if its caller has ended."""
+    timer = getattr(signal, "setitimer", lambda *_: None)
+    timer(getattr(signal, "ITIMER_REAL", 0), min(seconds, 1e6) + _GRACE_SECONDS)
+    try:
+        yield
+    finally:
+        timer(getattr(signal, "ITIMER_REAL", 0), 0)
+
+
+def _limit_memory(limit: str) -> None:
+    """Limit the memory of the process to the limit of the tables plus its own needs (Linux)."""
+    if sys.platform == "win32" or "%" in limit:
+        return
+    import resource
+
+    try:
+        size = TypeAdapter(ByteSize).validate_python(limit) + _OVERHEAD
+    except ValidationError:
+        return
+    for kind, most in ((resource.RLIMIT_DATA, size), (resource.RLIMIT_FSIZE, size), (resource.RLIMIT_CORE, 0)):
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(kind, (most, most))

@@ -1,14 +1,17 @@
 """SQL guard: lets through only a single SELECT over the given tables, made of allow-listed parts.
 
 The SQL that runs is not the given text: sqlglot writes it from the checked tree, with every name quoted. So nothing can hide
-in a difference between the readings of sqlglot and of the database.
+in a difference between the readings of sqlglot and of the database. Bounds on the tokens are checked before the parser
+starts, because its time is exponential for some texts.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 
 import sqlglot
 from sqlglot import exp
@@ -16,25 +19,39 @@ from sqlglot.errors import ErrorLevel
 
 from langgraph_convcoa.actions.base import ActionInputError
 from langgraph_convcoa.actions.tables.engine import Table
-from langgraph_convcoa.actions.tables.sql_allowed import check_node
-from langgraph_convcoa.actions.tables.sql_columns import check_columns, check_growth
-from langgraph_convcoa.actions.tables.sql_parse import parse_select, too_deep
+from langgraph_convcoa.actions.tables.sql_allowed import check_columns, check_growth, check_node
 from langgraph_convcoa.errors import first_line
 
 _LONGEST_QUERY = 8_000
 _FENCE = re.compile(r"\A\s*```\w*\s*\n?(.*?)```\s*\Z", re.DOTALL)
 # Databases in which a quoted name may differ in case from the name as it was created.
 _FOLDS_CASE = frozenset({"duckdb", "sqlite", "mysql", "tsql"})
+_AGGREGATES = {"Sum": "total", "Avg": "average", "Count": "number of", "Max": "highest", "Min": "lowest", "Median": "median"}
+_AGGREGATES |= {"Stddev": "standard deviation of", "Variance": "variance of"}
+_LONGEST_WORDS = 200
 _OWN_PROCESS = frozenset({"duckdb", "sqlite"})
 """These databases run in a process that can be killed, so the growth of a query needs no bound."""
+_FIRST_WORDS = ("SELECT", "WITH", "FROM", "(")
+_MOST_TOKENS, _DEEPEST_BRACKETS, _DEEPEST_TREE = 6_000, 30, 200
+_STEPS, _STEPS_OF_TOKEN = 2_000, 40
+"""Maximum steps of the parser: a fixed number, and more for each token. Ordinary queries take three for a token."""
+_DEEPEST_TYPES = 3
+"""Deepest nesting of brackets after type names. Each level is parsed as a type and as a function: twice the time."""
+_OPENING = frozenset({"L_PAREN", "L_BRACKET", "L_BRACE", "CASE"})
+_CLOSING = frozenset({"R_PAREN", "R_BRACKET", "R_BRACE", "END"})
+_LONGEST_PREFIX = 20
+_PREFIXES = frozenset({"NOT", "DASH", "PLUS", "TILDE", "INTERVAL", "DATE", "TIME", "TIMESTAMP", "DISTINCT", "ARROW", "DCOLON"})
+_TYPE_WORDS = frozenset({"ARRAY", "STRUCT", "ROW", "MAP", "LIST", "DEC", "OBJECT", "TIMESTAMP", "DATE", "DATETIME", "TIME"})
 
 
 @dataclass(frozen=True)
 class CheckedQuery:
-    """A checked query: its text for citations, its parse, the SQL to run (names quoted, rows limited), the tables it reads."""
+    """A checked query: its text for citations, what its order puts first ("highest total revenue"; "" for another query),
+    the SQL to run (names quoted, rows limited), and the tables that it reads.
+    """
 
     shown: str
-    parsed: exp.Expr
+    words: str
     executed: str
     tables: tuple[Table, ...]
 
@@ -45,10 +62,16 @@ def check_query(sql: str, dialect: str, tables: Sequence[Table], *, max_rows: in
     A Markdown fence around it is removed. A query may write `default_schema` ("public") before a table that has no
     schema. The message of the ActionInputError says why a query is refused.
     """
+    fence = _FENCE.match(sql)
+    sql = (fence.group(1) if fence else sql).strip()
+    if not sql:
+        raise ActionInputError("there is no SQL: write one SELECT")
+    if len(sql) > _LONGEST_QUERY:
+        raise ActionInputError(f"the query has more than {_LONGEST_QUERY} characters: write a shorter one")
     try:
-        return _checked(_bare(sql), dialect, tables, max_rows, default_schema)
+        return _checked(sql, dialect, tables, max_rows, default_schema)
     except RecursionError:
-        raise too_deep() from None
+        raise _too_deep() from None
 
 
 def _checked(sql: str, dialect: str, tables: Sequence[Table], max_rows: int, default_schema: str) -> CheckedQuery:
@@ -56,9 +79,8 @@ def _checked(sql: str, dialect: str, tables: Sequence[Table], max_rows: int, def
     root = parse_select(sql, dialect)
     ctes = _ctes(root, names)
     used = _check_tree(root, dialect, names, ctes)
-    shown, parsed = root.sql(dialect=dialect, comments=False), root.copy()
+    shown, words = root.sql(dialect=dialect, comments=False), _first_in_words(root)
     _name_tables(root, dialect, names, ctes, default_schema)
-    _name_ctes(root, ctes)
     if dialect not in _FOLDS_CASE:
         _fold_case(root, tables)
     _limit(root, max_rows)
@@ -69,7 +91,7 @@ def _checked(sql: str, dialect: str, tables: Sequence[Table], max_rows: int, def
     read = _check_tree(again, dialect, exact, dict.fromkeys(ctes.values(), ""), exact=True)
     if read != used or _written(again, dialect) != executed:
         raise ActionInputError("the query can be read in two ways: write it more simply")
-    return CheckedQuery(shown, parsed, executed, tuple(used.values()))
+    return CheckedQuery(shown, words, executed, tuple(used.values()))
 
 
 def _check_tree(
@@ -99,16 +121,6 @@ def _written(root: exp.Expr, dialect: str) -> str:
         return str(root.sql(dialect=dialect, identify=True, comments=False, unsupported_level=ErrorLevel.RAISE, copy=False))
     except sqlglot.errors.UnsupportedError as error:
         raise ActionInputError(f"the query cannot be run: {first_line(error)}") from None
-
-
-def _bare(sql: str) -> str:
-    fence = _FENCE.match(sql)
-    sql = (fence.group(1) if fence else sql).strip()
-    if not sql:
-        raise ActionInputError("there is no SQL: write one SELECT")
-    if len(sql) > _LONGEST_QUERY:
-        raise ActionInputError(f"the query has more than {_LONGEST_QUERY} characters: write a shorter one")
-    return sql
 
 
 def _names(tables: Sequence[Table], default_schema: str) -> dict[str, Table]:
@@ -153,34 +165,31 @@ def _named(node: exp.Table, names: Mapping[str, Table]) -> Table:
 def _name_tables(
     root: exp.Expr, dialect: str, names: Mapping[str, Table], ctes: Mapping[str, str], default_schema: str
 ) -> None:
-    """Write tables as they were created: PostgreSQL may have another table under the name in another case."""
+    """Write tables as they were created, and CTEs under their new names.
+
+    PostgreSQL may have another table under the name in another case.
+    """
     for column in root.find_all(exp.Column):
         if column.args.get("db") is not None and dialect != "duckdb":
             # PostgreSQL may read schema.table.name as a call of a function.
             column.set("db", None)
             column.set("catalog", None)
-    for node in root.find_all(exp.Table):
-        if not node.db and node.name.casefold() in ctes:
+    for node in list(root.find_all(exp.Table)):
+        if not node.db and (name := node.name.casefold()) in ctes:
+            if not node.alias:
+                node.set("alias", exp.TableAlias(this=node.this.copy()))
+            node.set("this", exp.to_identifier(ctes[name], quoted=True))
             continue
         table = _named(node, names)
         node.this.replace(exp.to_identifier(table.name, quoted=True))
         if node.db:
             node.args["db"].replace(exp.to_identifier(table.schema or default_schema, quoted=True))
+    for cte in root.find_all(exp.CTE):
+        cte.args["alias"].set("this", exp.to_identifier(ctes[cte.alias.casefold()], quoted=True))
 
 
 def _listed(names: Mapping[str, Table]) -> str:
     return ", ".join(dict.fromkeys(table.full_name for table in names.values()))[:500]
-
-
-def _name_ctes(root: exp.Expr, ctes: Mapping[str, str]) -> None:
-    for table in list(root.find_all(exp.Table)):
-        name = table.name.casefold()
-        if not table.db and name in ctes:
-            if not table.alias:
-                table.set("alias", exp.TableAlias(this=table.this.copy()))
-            table.set("this", exp.to_identifier(ctes[name], quoted=True))
-    for cte in root.find_all(exp.CTE):
-        cte.args["alias"].set("this", exp.to_identifier(ctes[cte.alias.casefold()], quoted=True))
 
 
 def _fold_case(root: exp.Expr, tables: Sequence[Table]) -> None:
@@ -201,3 +210,106 @@ def _limit(root: exp.Expr, rows: int) -> None:
             raise ActionInputError("LIMIT must be a whole number")
         rows = min(rows, int(count.this))
     root.set("limit", exp.Limit(expression=exp.Literal.number(rows)))
+
+
+def parse_select(sql: str, dialect: str) -> exp.Query:
+    """The parse of exactly one SELECT. Raises ActionInputError for anything else."""
+    if "\x00" in sql or any("\ud800" <= character <= "\udfff" for character in sql):
+        raise ActionInputError("the query has characters that no database takes: write it as plain text")
+    try:
+        reader = sqlglot.Dialect.get_or_raise(dialect)
+        tokens = reader.tokenize(sql)
+        kinds = [token.token_type.name for token in tokens]
+        while kinds and kinds[-1] == "SEMICOLON":
+            kinds.pop()
+        if "SEMICOLON" in kinds:
+            raise ActionInputError("only one statement is run: write one SELECT, without a semicolon inside")
+        if not tokens or tokens[0].text.upper() not in _FIRST_WORDS:
+            first = tokens[0].text[:40].upper() if tokens else "nothing"
+            raise ActionInputError(f"only a SELECT is run, not {first}")
+        _check_nesting(kinds, [token.text.upper() for token in tokens], dialect)
+        parser = _bounded(reader.parser(), len(tokens))
+        [root] = [statement for statement in parser.parse(tokens, sql) if statement is not None]
+    except ActionInputError:
+        raise
+    except RecursionError:
+        raise _too_deep() from None
+    except Exception as error:  # noqa: BLE001 - the parser raises what it likes over text that is no SQL
+        raise ActionInputError(f"the query cannot be read as {dialect} SQL: {first_line(error)}") from None
+    if not isinstance(root, exp.Query):
+        raise ActionInputError(f"only a SELECT is run, not {root.key.upper()}")
+    _check_depth(root)
+    return root
+
+
+def _too_deep() -> ActionInputError:
+    """The error for a query whose nesting would take too much time or memory."""
+    return ActionInputError("the query is nested too deeply: write a simpler one")
+
+
+def _bounded(parser: sqlglot.Parser, tokens: int) -> sqlglot.Parser:
+    """A parser that stops if it goes back over its tokens too often (nested joins, types, lambdas)."""
+    steps, advance = _STEPS + _STEPS_OF_TOKEN * tokens, parser._advance
+
+    def counted(times: int = 1) -> None:
+        nonlocal steps
+        steps -= 1
+        if steps < 0:
+            raise _too_deep()
+        advance(times)
+
+    with suppress(AttributeError):  # if the parser is compiled
+        parser._advance = counted
+    return parser
+
+
+@cache
+def _types(dialect: str) -> frozenset[str]:
+    """The kinds of tokens that begin a type."""
+    kinds = sqlglot.Dialect.get_or_raise(dialect).parser_class.TYPE_TOKENS
+    return frozenset(kind.name for kind in kinds) - {"VAR", "IDENTIFIER"}
+
+
+def _check_nesting(kinds: list[str], words: list[str], dialect: str) -> None:
+    if len(kinds) > _MOST_TOKENS:
+        raise ActionInputError(f"the query has more than {_MOST_TOKENS} words and signs: write a shorter one")
+    types = _types(dialect)
+    opened: list[bool] = []
+    prefixes = 0
+    for number, kind in enumerate(kinds):
+        if kind in _OPENING:
+            of_type = number > 0 and kind != "CASE" and (kinds[number - 1] in types or words[number - 1] in _TYPE_WORDS)
+            opened.append(of_type)
+            if len(opened) > _DEEPEST_BRACKETS or sum(opened) > _DEEPEST_TYPES:
+                raise _too_deep()
+        elif kind in _CLOSING and opened:
+            opened.pop()
+        prefixes = prefixes + 1 if kind in _PREFIXES else 0
+        if prefixes > _LONGEST_PREFIX:
+            raise _too_deep()
+
+
+def _check_depth(root: exp.Expr) -> None:
+    level = [root]
+    for _ in range(_DEEPEST_TREE):
+        level = [child for node in level for child in node.iter_expressions()]
+        if not level:
+            return
+    raise _too_deep()
+
+
+def _first_in_words(query: exp.Query) -> str:
+    """What a query with ORDER BY and LIMIT puts first, such as "highest total revenue", for the check of an answer."""
+    order = query.args.get("order")
+    if order is None or not order.expressions or query.args.get("limit") is None:
+        return ""
+    first, what = order.expressions[0], order.expressions[0].this
+    if isinstance(what, exp.Literal) and str(what.this).isdigit() and 0 < int(str(what.this)) <= len(query.selects):
+        what = query.selects[int(str(what.this)) - 1].unalias()
+    elif isinstance(what, exp.Column) and not what.table:
+        named = {alias.alias.casefold(): alias.this for alias in query.find_all(exp.Alias)}
+        what = named.get(what.name.casefold(), what)
+    aggregate = next((node for node in what.walk() if type(node).__name__ in _AGGREGATES), None)
+    columns = " ".join(dict.fromkeys(column.name for column in (aggregate or what).find_all(exp.Column)))
+    words = f"{_AGGREGATES[type(aggregate).__name__]} {columns or 'rows'}" if aggregate is not None else columns
+    return f"{'highest' if first.args.get('desc') else 'lowest'} {words}".strip()[:_LONGEST_WORDS]

@@ -7,35 +7,42 @@ import hashlib
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import httpx
+import numpy as np
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.tools import BaseTool
 
 from langgraph_convcoa.actions.base import ActionRequest, BaseAction
-from langgraph_convcoa.actions.web.cache import WebCache
 from langgraph_convcoa.actions.web.fetch import Fetcher, FetchLimits
-from langgraph_convcoa.actions.web.pages import Page
-from langgraph_convcoa.actions.web.ranking import WebRanker
-from langgraph_convcoa.actions.web.reader import PageReader
+from langgraph_convcoa.actions.web.pages import Page, PageReader
 from langgraph_convcoa.actions.web.search import SearchProvider, SearchResult, as_search, check_packages
 from langgraph_convcoa.actions.web.settings import WebQueryingSettings
 from langgraph_convcoa.actions.web.url_guard import Guard
 from langgraph_convcoa.errors import InputError, RetrievalError
 from langgraph_convcoa.errors.redaction import redact
-
-if TYPE_CHECKING:
-    from langgraph_convcoa.retrieval.encoders.base import Encoder
+from langgraph_convcoa.retrieval.documents.split import split_documents
+from langgraph_convcoa.retrieval.encoders.base import Encoder
+from langgraph_convcoa.retrieval.encoders.choice import as_encoder
+from langgraph_convcoa.retrieval.encoders.recent import RecentEncoder
+from langgraph_convcoa.retrieval.hybrid.bm25 import BM25Index
+from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 
 _log = logging.getLogger(__name__)
 _SEARCH_SECONDS = 600.0
 _EXTRACTION_SECONDS = 5.0
 _SNIPPET_SCORE = 0.1
 """Score of the first snippet, less than that of any passage of a page. The n-th snippet has 1/n of it."""
+_REMEMBERED = 4_000
+_MOST_PARTS = 100
+"""A title with its snippet is split into fewer parts than this, because it is short."""
+_MOST_PASSAGES = 60
+"""A look-up encodes at most this many passages. If there are more, BM25 chooses them."""
 
 
 class WebQuerying(BaseAction):
@@ -103,23 +110,19 @@ class WebQuerying(BaseAction):
             raise InputError(f"cache_seconds must be at least 0, not {cache_seconds}")
         self.name, self.description = name, description
         self.search = as_search(search)
-        self.results, self.pages, self.read_pages_first = results, pages, read_pages_first
+        self._defaults = {"results": results, "pages": pages, "read_pages_first": read_pages_first}
         self.cache_seconds = cache_seconds
-        if isinstance(allow_private, str):
-            allow_private = (allow_private,)
-        allowed = allow_private if isinstance(allow_private, bool) else tuple(allow_private)
-        self._fetcher = Fetcher(guard or Guard(allowed), limits, respect_robots=respect_robots)
+        self._fetcher = Fetcher(guard or Guard(allow_private), limits, respect_robots=respect_robots)
         self._ranker = WebRanker(encoder)
-        self._reader = PageReader(self._fetcher, WebCache(cache), kept=cache_seconds, extraction=_EXTRACTION_SECONDS)
+        self._reader = PageReader(self._fetcher, cache, kept=cache_seconds, extraction=_EXTRACTION_SECONDS)
 
     async def retrieve(self, request: ActionRequest) -> list[Document]:
         """Titles and snippets at depth 1, passages of pages at depth 2. Raises RetrievalError."""
-        own = WebQueryingSettings.model_validate(dict(request.settings))
-        pages_first = self.read_pages_first if own.read_pages_first is None else own.read_pages_first
-        most = own.pages or self.pages
-        results = await self._results(_keywords(request), own.results or self.results)
+        own = self._defaults | {name: value for name, value in request.settings.items() if value is not None}
+        most = own["pages"]
+        results = await self._results(_keywords(request), own["results"])
         snippets = [_snippet(rank, result, self.search.name) for rank, result in enumerate(results[: request.k], 1)]
-        if request.depth == 1 and not pages_first:
+        if request.depth == 1 and not own["read_pages_first"]:
             return snippets
         chosen = [result for result in results if result.url]
         if request.depth > 1:
@@ -182,11 +185,44 @@ def _keywords(request: ActionRequest) -> str:
 def _snippet(rank: int, result: SearchResult, search: str) -> Document:
     # Title and snippet as one statement: both may hold words of the question.
     text = ": ".join(part for part in (result.title, result.snippet) if part)
-    identity = result.url or f"search:{hashlib.sha256(text.encode('utf-8', 'replace')).hexdigest()[:16]}"
-    metadata: dict[str, Any] = {
-        "source": result.url or search,
-        "score": _SNIPPET_SCORE / rank,
-        "quote": result.snippet or result.title,
-    }
-    metadata |= {key: value for key, value in (("title", result.title), ("date", result.date)) if value}
-    return Document(text, id=f"{identity}#snippet" if result.url else identity, metadata=metadata)
+    digest = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:16]
+    metadata = {"source": result.url or search, "quote": result.snippet or result.title, "title": result.title}
+    known: dict[str, Any] = {name: value for name, value in {**metadata, "date": result.date}.items() if value}
+    id_ = f"{result.url}#snippet" if result.url else f"search:{digest}"
+    return Document(text, id=id_, metadata={**known, "score": _SNIPPET_SCORE / rank})
+
+
+class WebRanker:
+    """Ranks search results and passages against Sub|guess; the encoder is loaded, and its errors raised, on first use."""
+
+    def __init__(self, encoder: Encoder | Embeddings | str | None = None) -> None:
+        self._given = encoder
+
+    @cached_property
+    def _encoder(self) -> Encoder:
+        # Sub-questions of a turn often lead to the same pages.
+        return RecentEncoder(as_encoder(self._given), _REMEMBERED)
+
+    def choose(self, results: Sequence[SearchResult], query: str, n: int) -> list[SearchResult]:
+        """The n results whose title|snippet is most similar to the query, best first."""
+        if len(results) <= n:
+            return list(results)
+        shown = [
+            Document(result.snippet or result.title, id=str(i), metadata={"title": result.title})
+            for i, result in enumerate(results)
+        ]
+        # A result is one pattern, as in the paper; the windows of a long result have the ids "{id}#{n}".
+        found = HopfieldRetriever.from_documents(shown, encoder=self._encoder, k=_MOST_PARTS * len(results)).invoke(query)
+        order = dict.fromkeys(int(str(document.id).split("#")[0]) for document in found)
+        return [results[i] for i in order][:n]
+
+    def passages(self, pages: Sequence[Page], query: str, k: int) -> list[Document]:
+        """The best passages of pages, with `source`, `title` and `date`. Each page is a multi-vector document."""
+        documents = {page.url: page.document for page in pages if page.text.strip()}
+        if not documents:
+            return []
+        parts = split_documents(documents.values(), self._encoder)
+        if len(parts) > _MOST_PASSAGES:
+            scores = BM25Index(parts).scores([query])[0]
+            parts = [parts[int(i)] for i in np.sort(np.argsort(-scores, kind="stable")[:_MOST_PASSAGES])]
+        return HopfieldRetriever.from_documents(parts, encoder=self._encoder, k=k).invoke(query)

@@ -13,9 +13,8 @@ from pathlib import Path
 import httpx
 from langchain_core.documents import Document
 
-from langgraph_convcoa.actions.web.cache import WebCache
 from langgraph_convcoa.actions.web.fetch import PAGE_TYPES, BodyDecoder, Fetcher, FetchLimits, RawPage
-from langgraph_convcoa.actions.web.reader import PageReader
+from langgraph_convcoa.actions.web.pages import Page, PageReader
 from langgraph_convcoa.actions.web.search import check_packages
 from langgraph_convcoa.actions.web.url_guard import Guard
 from langgraph_convcoa.errors import DocumentError, InputError, RetrievalError
@@ -51,15 +50,14 @@ def iter_pages(
     max_bytes: int = MAX_BYTES,
     cache: str | Path | None = None,
     guard: Guard | None = None,
-    limits: FetchLimits = LIMITS,
-    respect_robots: bool = True,
     progress: Progress = False,
     told: Told | None = None,
 ) -> Iterator[Document]:
     """The documents of a page, or of all pages that a sitemap lists; `id` and `source` are the page's address.
 
     Pages are read as by the web action. For a sitemap (`https://site/sitemap.xml`, also packed, or a list of sitemaps) only
-    pages of its own host are read, two at a time. A page that cannot be read is skipped. Not for use in an event loop.
+    pages of its own host are read, two at a time. A page that cannot be read, or that robots.txt asks not to read, is skipped.
+    Not for use in an event loop.
 
     Args:
         address: The address of a page or a sitemap.
@@ -67,8 +65,6 @@ def iter_pages(
         max_bytes: Limit of the text of all pages.
         cache: A file that keeps pages for a day, so that a run that was stopped continues; None for no file.
         guard: Decides which addresses may be read; public ones by default.
-        limits: Time, size and requests of a page.
-        respect_robots: Leave out pages that a site's robots.txt asks not to read.
         progress: A bar, a callback or nothing; it counts pages.
         told: Called with the address and the reason of each page that is skipped; by default these are logged.
 
@@ -80,21 +76,22 @@ def iter_pages(
     if most < 1:
         raise InputError(f"there must be at least 1 page, not {most}")
     check_packages()
-    fetcher = Fetcher(guard or Guard(), limits, respect_robots=respect_robots, types=_TYPES)
+    fetcher = Fetcher(guard or Guard(), LIMITS, types=_TYPES)
     skipped, size, read = Skipped(told), 0, set[str]()
-    reader = PageReader(fetcher, WebCache(cache), kept=_CACHE_SECONDS, extraction=_EXTRACTION_SECONDS)
+    reader = PageReader(fetcher, cache, kept=_CACHE_SECONDS, extraction=_EXTRACTION_SECONDS)
     with asyncio.Runner() as runner, reader.workers:
-        site = _Site(reader)
-        addresses = runner.run(site.addresses(address, most, skipped))
+        site = _Site(reader, skipped)
+        addresses = runner.run(site.addresses(address, most))
         with track(progress, len(addresses), "Reading") as advance:
             for first in range(0, len(addresses), _AT_ONCE):
                 batch = addresses[first : first + _AT_ONCE]
                 for asked, page in zip(batch, runner.run(site.pages(batch)), strict=True):
                     advance(1)
-                    if reason := page.get("error") or site.reason_against(page["url"]):
-                        if not site.listed:
-                            raise DocumentError(f"{redact(asked)} cannot be read: {redact(reason)}")
-                        skipped(redact(asked), redact(reason))
+                    if "error" in page:
+                        site.skip(asked, page["error"])
+                        continue
+                    if site.hosts and _host(page["url"]) not in site.hosts:
+                        site.skip(asked, "leads to another site")
                         continue
                     if page["url"] in read:
                         continue
@@ -105,7 +102,7 @@ def iter_pages(
                             f"{redact(address)} holds more than {max_bytes / 1e6:g} MB of text: read fewer pages, or raise "
                             "the limit (--max-mb on the command line, max_bytes in Python)"
                         )
-                    yield _document(page)
+                    yield Page(**page).document
     skipped.end(len(addresses))
     if not read:
         raise DocumentError(f"no page of {redact(address)} could be read (first reason: {skipped.first or 'it lists none'})")
@@ -113,15 +110,19 @@ def iter_pages(
 
 @dataclass
 class _Site:
+    """The pages of a site; `hosts` are those of its sitemap, empty until a sitemap was read."""
+
     reader: PageReader
+    skipped: Skipped
     hosts: set[tuple[str, int | None]] = field(default_factory=set)
-    listed: bool = False
 
-    def reason_against(self, address: str) -> str:
-        """Why a page is refused: it leads to another site than the sitemap. "" if it is accepted."""
-        return "" if not self.listed or _host(address) in self.hosts else "leads to another site"
+    def skip(self, address: str, reason: str) -> None:
+        """Skip an address that a sitemap lists. Raises DocumentError for the address that the user gave."""
+        if not self.hosts:
+            raise DocumentError(f"{redact(address)} cannot be read: {redact(reason)}")
+        self.skipped(redact(address), redact(reason))
 
-    async def addresses(self, address: str, most: int, skipped: Skipped) -> list[str]:
+    async def addresses(self, address: str, most: int) -> list[str]:
         """The addresses to read: the given address, or those that it lists if it is a sitemap."""
         if not re.search(r"\.xml(\.gz)?$", address.partition("?")[0].partition("#")[0].lower()):
             return [address]
@@ -136,19 +137,12 @@ class _Site:
                     raw = await fetcher.fetch(client, place)
                     text = _unpacked(raw, fetcher.limits.max_bytes)
                 except RetrievalError as error:
-                    if not self.listed:
-                        raise DocumentError(f"{redact(place)} cannot be read: {redact(str(error))}") from error
-                    skipped(redact(place), redact(str(error)))
+                    self.skip(place, str(error))
                     continue
-                kind = _SITEMAP.search(text)
-                if kind is None:
-                    if not self.listed:
-                        raise DocumentError(f"{redact(place)} is no sitemap: give the address of a page, or of a sitemap")
-                    skipped(redact(place), "is no sitemap")
+                if (kind := _SITEMAP.search(text)) is None:
+                    self.skip(place, "it is no sitemap; give the address of a page, or of a sitemap")
                     continue
-                if not self.listed:
-                    self.hosts |= {_host(place), _host(raw.url)}
-                    self.listed = True
+                self.hosts = self.hosts or {_host(place), _host(raw.url)}
                 own = [(html.unescape(one) or plain).strip() for one, plain in _LOCATION.findall(text)]
                 inside = [one for one in own if _host(one) in self.hosts]
                 foreign += len(own) - len(inside)
@@ -159,9 +153,11 @@ class _Site:
                 else:
                     found |= dict.fromkeys(inside)
         if foreign:
-            skipped.part(redact(address), f"lists {foreign} addresses of other hosts, which are not read")
+            self.skipped.part(redact(address), f"lists {foreign} addresses of other hosts, which are not read")
         if len(found) > most or left:
-            skipped.part(redact(address), f"lists more than {most} pages: the first {most} are read (--max-pages reads more)")
+            self.skipped.part(
+                redact(address), f"lists more than {most} pages: the first {most} are read (--max-pages reads more)"
+            )
         return list(found)[:most]
 
     async def pages(self, addresses: Sequence[str]) -> list[dict[str, str]]:
@@ -186,8 +182,3 @@ def _unpacked(raw: RawPage, max_bytes: int) -> str:
         decoder.feed(body)
         body = bytes(decoder.body)
     return decode_page(body, raw.charset)
-
-
-def _document(page: dict[str, str]) -> Document:
-    metadata = {"source": page["url"], "title": page["title"]}
-    return Document(page["text"], id=page["url"], metadata=metadata | ({"date": page["date"]} if page["date"] else {}))

@@ -24,6 +24,7 @@ PAGE_TYPES = frozenset(
 )
 """Media types that are read as pages."""
 _HEADERS = {
+    "User-Agent": USER_AGENT,
     "Accept": "text/html,application/xhtml+xml,application/pdf;q=0.9,text/plain;q=0.8",
     "Accept-Encoding": "gzip",
     "Accept-Language": "en,*;q=0.5",
@@ -157,24 +158,28 @@ class Fetcher:
         self._respect_robots = respect_robots
         self._robots: TTLCache[str, RobotFileParser] = TTLCache(_ROBOTS_SITES, _ROBOTS_SECONDS)
         self._robots_lock = threading.Lock()
+        self._ssl_context = _ssl_context()
         self._slots: weakref.WeakValueDictionary[tuple[int, str], asyncio.Semaphore] = weakref.WeakValueDictionary()
 
-    @asynccontextmanager
-    async def client(self) -> AsyncIterator[httpx.AsyncClient]:
+    def client(self) -> httpx.AsyncClient:
         """A client for the pages of one look-up, on the current event loop."""
-        transport = GuardedTransport(self.guard, await asyncio.to_thread(_ssl_context))
-        headers = {**_HEADERS, "User-Agent": USER_AGENT}
+        transport, timeout = GuardedTransport(self.guard, self._ssl_context), self.limits.seconds
         # With trust_env a proxy of the environment would take the place of the guarded transport.
-        async with httpx.AsyncClient(
-            transport=transport, headers=headers, timeout=self.limits.seconds, trust_env=False, follow_redirects=False
-        ) as client:
-            yield client
+        return httpx.AsyncClient(transport=transport, headers=_HEADERS, timeout=timeout, trust_env=False)
 
     async def fetch(self, client: httpx.AsyncClient, url: str) -> RawPage:
         """A page. Raises PageError if it cannot be read within the limits, BlockedURLError if it is not allowed."""
         try:
             async with asyncio.timeout(self.limits.seconds) as clock:
-                return await self._follow(client, self.guard.check_url(url), clock)
+                place = self.guard.check_url(url)
+                for _ in range(self.limits.redirects + 1):
+                    if not await self._allowed(client, place, clock):
+                        raise PageError("the site's robots.txt asks not to read the page")
+                    answer = await self._ask(client, place, clock)
+                    if isinstance(answer, RawPage):
+                        return answer
+                    place = answer
+                raise PageError(f"the page redirects more than {self.limits.redirects} times")
         except TimeoutError as error:
             raise PageError(f"the page took longer than {self.limits.seconds:g} s") from error
         except (httpx.InvalidURL, ValueError) as error:
@@ -182,16 +187,6 @@ class Fetcher:
             raise PageError("the page redirects to what is no web address") from error
         except httpx.TransportError as error:
             raise PageError(f"the connection failed ({type(error).__name__})") from error
-
-    async def _follow(self, client: httpx.AsyncClient, url: httpx.URL, clock: asyncio.Timeout) -> RawPage:
-        for _ in range(self.limits.redirects + 1):
-            if not await self._allowed(client, url, clock):
-                raise PageError("the site's robots.txt asks not to read the page")
-            answer = await self._ask(client, url, clock)
-            if isinstance(answer, RawPage):
-                return answer
-            url = answer
-        raise PageError(f"the page redirects more than {self.limits.redirects} times")
 
     async def _allowed(self, client: httpx.AsyncClient, url: httpx.URL, clock: asyncio.Timeout) -> bool:
         if not self._respect_robots:
@@ -210,19 +205,15 @@ class Fetcher:
     async def _ask(self, client: httpx.AsyncClient, url: httpx.URL, clock: asyncio.Timeout) -> RawPage | httpx.URL:
         """The page, or the address that it has moved to; a request that may succeed later is repeated."""
         for attempt in range(self.limits.retries + 1):
-            last = attempt == self.limits.retries
+            wait, last = wait_before(attempt), attempt == self.limits.retries
             try:
                 async with _paused(clock, self.places(url.host, self.limits.per_host)), client.stream("GET", url) as response:
-                    if last or response.status_code not in RETRIED:
-                        return await self._page(response)
                     wait = wait_before(attempt, response)
-                    failure = PageError(f"the site answered with status {response.status_code}")
-            except httpx.TransportError as error:
-                if last:
+                    if last or wait > self.limits.seconds or response.status_code not in RETRIED:
+                        return await self._page(response)
+            except httpx.TransportError:
+                if last or wait > self.limits.seconds:
                     raise
-                wait, failure = wait_before(attempt), PageError(f"the connection failed ({type(error).__name__})")
-            if wait > self.limits.seconds:
-                raise failure
             await asyncio.sleep(wait)
         raise AssertionError
 
@@ -241,34 +232,31 @@ class Fetcher:
     def _target(self, response: httpx.Response) -> httpx.URL:
         return self.guard.check_url(response.url.join(response.headers["location"]))
 
-    async def _rules(self, client: httpx.AsyncClient, place: httpx.URL) -> RobotFileParser:
-        try:
-            status, body = await self._robots_txt(client, place)
-        except (httpx.TransportError, httpx.InvalidURL, ValueError, PageError, TimeoutError):
-            status, body = 503, b""
+    async def _rules(self, client: httpx.AsyncClient, url: httpx.URL) -> RobotFileParser:
+        """The rules of a robots.txt, which may be redirected. Without one, everything is allowed."""
+        rules, lines = RobotFileParser(str(url)), list[str]()
         # If robots.txt cannot be reached, nothing is allowed: RFC 9309, section 2.3.1.4.
-        closed = status >= 500 or status == 429
-        rules = RobotFileParser(str(place))
-        rules.parse(["User-agent: *", "Disallow: /"] if closed else body.decode("utf-8-sig", "replace").splitlines())
+        closed = ["User-agent: *", "Disallow: /"]
+        try:
+            async with asyncio.timeout(self.limits.seconds / 2):
+                for _ in range(self.limits.redirects + 1):
+                    async with client.stream("GET", url) as response:
+                        if response.status_code == 200:
+                            lines = (await read_body(response, _ROBOTS_BYTES)).decode("utf-8-sig", "replace").splitlines()
+                        elif response.status_code >= 500 or response.status_code == 429:
+                            lines = closed
+                        if not response.has_redirect_location:
+                            break
+                        url = self._target(response)
+        except (httpx.TransportError, httpx.InvalidURL, ValueError, PageError, TimeoutError):
+            lines = closed
+        rules.parse(lines)
         return rules
-
-    async def _robots_txt(self, client: httpx.AsyncClient, url: httpx.URL) -> tuple[int, bytes]:
-        """Status and body of robots.txt, which may be redirected; the body is empty unless the status is 200."""
-        async with asyncio.timeout(self.limits.seconds / 2):
-            for _ in range(self.limits.redirects + 1):
-                async with client.stream("GET", url) as response:
-                    if not response.has_redirect_location:
-                        found = response.status_code == 200
-                        return response.status_code, await read_body(response, _ROBOTS_BYTES) if found else b""
-                    url = self._target(response)
-        return 404, b""
 
     def places(self, key: str, count: int) -> asyncio.Semaphore:
         """The semaphore of a key on this event loop."""
         here = (id(asyncio.get_running_loop()), key)
-        if (places := self._slots.get(here)) is None:
-            places = self._slots[here] = asyncio.Semaphore(count)
-        return places
+        return self._slots.get(here) or self._slots.setdefault(here, asyncio.Semaphore(count))
 
 
 @asynccontextmanager

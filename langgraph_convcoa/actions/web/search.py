@@ -9,7 +9,6 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from importlib.util import find_spec
 from typing import Any, Protocol, runtime_checkable
 
 import httpx
@@ -19,12 +18,11 @@ from langchain_core.tools import BaseTool
 
 from langgraph_convcoa.actions.web.fetch import RETRIED, PageError, read_body, wait_before
 from langgraph_convcoa.actions.web.pages import plausible_date, visible, without_instructions
-from langgraph_convcoa.errors import InputError, RetrievalError
+from langgraph_convcoa.errors import InputError, RetrievalError, require
 from langgraph_convcoa.text.clean import flat
 
 _MAX_BYTES = 3_000_000
-_RETRIES = 2
-_LONGEST_WAIT = 5.0
+_RETRIES, _LONGEST_WAIT = 2, 5.0
 _TITLE, _SNIPPET, _URL = 300, 2_000, 2_048
 _TITLES = ("title", "name", "heading")
 _URLS = ("url", "link", "href", "source")
@@ -47,7 +45,7 @@ class SearchResult:
         """A result with fields of one line, cut to bounds, without instructions to a model."""
 
         def line(text: object, most: int) -> str:
-            return without_instructions(flat(visible(text if isinstance(text, str) else ""))[:most])[0]
+            return without_instructions(flat(visible(text if isinstance(text, str) else ""))[:most])
 
         return cls(line(title, _TITLE), str(url or "").strip()[:_URL], line(snippet, _SNIPPET), plausible_date(date))
 
@@ -83,9 +81,7 @@ def as_search(search: SearchProvider | BaseTool | BaseRetriever | Callable[..., 
 
 def check_packages(*packages: str) -> None:
     """Raise InputError if a package of the extra `web` is missing. By default the packages that read pages are checked."""
-    for package in packages or ("charset_normalizer", "lxml", "trafilatura"):
-        if find_spec(package) is None:
-            raise InputError(f'looking things up on the web needs {package}: pip install "langgraph-convcoa[web]"')
+    require("looking things up on the web", "web", *(packages or ("charset_normalizer", "lxml", "trafilatura")))
 
 
 def _named(name: str) -> SearchProvider:
@@ -96,12 +92,11 @@ def _named(name: str) -> SearchProvider:
         if not (address := os.environ.get("SEARXNG_URL")):
             raise InputError("set SEARXNG_URL, or name your SearXNG by its address, such as http://127.0.0.1:8888")
         return SearXNG(address)
-    known: dict[str, Callable[[], SearchProvider]] = {
-        "ddgs": DuckDuckGo, "duckduckgo": DuckDuckGo, "tavily": Tavily, "google": GoogleSearch
-    }  # fmt: skip
-    if lower not in known:
-        raise InputError(f"there is no search {name[:60]!r}: use ddgs, tavily, google, or the address of a SearXNG")
-    return known[lower]()
+    if lower in ("ddgs", "duckduckgo"):
+        return DuckDuckGo()
+    if lower in ("tavily", "google"):
+        return Tavily() if lower == "tavily" else GoogleSearch()
+    raise InputError(f"there is no search {name[:60]!r}: use ddgs, tavily, google, or the address of a SearXNG")
 
 
 class ToolSearch:
@@ -136,14 +131,11 @@ class DuckDuckGo:
         check_packages("ddgs")
 
     async def search(self, query: str, n: int) -> list[SearchResult]:
-        return await asyncio.to_thread(self._search, query, n)
-
-    def _search(self, query: str, n: int) -> list[SearchResult]:
         from ddgs import DDGS
         from ddgs.exceptions import DDGSException
 
         try:
-            found = DDGS(timeout=5).text(query, max_results=n)
+            found = await asyncio.to_thread(DDGS(timeout=5).text, query, max_results=n)
         except DDGSException as error:
             if "no results" in str(error).lower():
                 return []
@@ -157,8 +149,8 @@ class DuckDuckGo:
 class _Service:
     """A search service that answers with JSON. Its answer is checked, but not its address, which the user chose."""
 
-    def __init__(self, service: str, base_url: str, timeout: float, name: str) -> None:
-        self.service, self.base_url, self.timeout, self.name = service, base_url.rstrip("/"), timeout, name
+    def __init__(self, service: str, base_url: str, name: str, timeout: float = 10.0) -> None:
+        self.service, self.base_url, self.name, self.timeout = service, base_url.rstrip("/"), name, timeout
 
     async def _ask(
         self, method: str, path: str, results: str, n: int, hints: Mapping[int, str], **request: Any
@@ -172,14 +164,13 @@ class _Service:
                     async with client.stream(method, f"{self.base_url}/{path}", **request) as response:
                         if response.status_code == 200:
                             # Decompressed here, within bounds, as for a page.
-                            body = await read_body(response, _MAX_BYTES)
-                            found = httpx.Response(200, content=body).json()
+                            found = json.loads(await read_body(response, _MAX_BYTES))
                             entries = found.get(results) if isinstance(found, dict) else None
                             entries = entries if isinstance(entries, list) else []
                             return parse_results([entry for entry in entries if isinstance(entry, dict)])[:n]
                         status, wait = response.status_code, wait_before(attempt, response)
                     if status not in RETRIED or attempt == _RETRIES or wait > _LONGEST_WAIT:
-                        raise RetrievalError(hints.get(status) or f"{service} answered with status {status}: try again later")
+                        break
                     await asyncio.sleep(wait)
         except TimeoutError as error:
             raise RetrievalError(f"{service} did not answer within {seconds:g} s") from error
@@ -189,7 +180,7 @@ class _Service:
             raise RetrievalError(f"{service}: {str(error).replace('the page', 'its answer')}") from error
         except (ValueError, httpx.InvalidURL) as error:
             raise RetrievalError(f"{service} did not answer with JSON: check its address") from error
-        raise AssertionError
+        raise RetrievalError(hints.get(status) or f"{service} answered with status {status}: try again later")
 
 
 class SearXNG(_Service):
@@ -204,26 +195,24 @@ class SearXNG(_Service):
             raise InputError(f"the SearXNG address {base_url[:100]!r} must begin with http:// or https://")
         # Without user and password: the name is cited, and is a key of the cache.
         shown = str(parsed.copy_with(userinfo=b"")).rstrip("/")
-        super().__init__("SearXNG", base_url, timeout, f"searxng {shown}")
+        super().__init__("SearXNG", base_url, f"searxng {shown}", timeout)
 
     async def search(self, query: str, n: int) -> list[SearchResult]:
-        parameters = {"q": query, "format": "json"}
         hint = {403: "SearXNG does not give JSON: add json to search.formats in its settings.yml"}
-        return await self._ask("GET", "search", "results", n, hint, params=parameters)
+        return await self._ask("GET", "search", "results", n, hint, params={"q": query, "format": "json"})
 
 
 class Tavily(_Service):
     """Searches with Tavily, with the key in TAVILY_API_KEY unless a key is given."""
 
-    def __init__(self, api_key: str | None = None, *, base_url: str = "https://api.tavily.com", timeout: float = 10.0) -> None:
+    def __init__(self, api_key: str | None = None, *, base_url: str = "https://api.tavily.com") -> None:
         self._key = api_key or os.environ.get("TAVILY_API_KEY") or ""
         if not self._key:
             raise InputError("Tavily needs a key: set TAVILY_API_KEY, or use ddgs, which needs none")
-        super().__init__("Tavily", base_url, timeout, "tavily")
+        super().__init__("Tavily", base_url, "tavily")
 
     async def search(self, query: str, n: int) -> list[SearchResult]:
-        body = {"query": query[:400], "max_results": min(n, 20)}
-        headers = {"Authorization": f"Bearer {self._key}"}
+        body, headers = {"query": query[:400], "max_results": min(n, 20)}, {"Authorization": f"Bearer {self._key}"}
         hint = {401: "Tavily refuses the key: check TAVILY_API_KEY"}
         return await self._ask("POST", "search", "results", n, hint, json=body, headers=headers)
 
@@ -232,18 +221,13 @@ class GoogleSearch(_Service):
     """Searches with a Google Programmable Search Engine, with GOOGLE_API_KEY and GOOGLE_CSE_ID unless they are given."""
 
     def __init__(
-        self,
-        api_key: str | None = None,
-        cse_id: str | None = None,
-        *,
-        base_url: str = "https://www.googleapis.com",
-        timeout: float = 10.0,
+        self, api_key: str | None = None, cse_id: str | None = None, *, base_url: str = "https://www.googleapis.com"
     ) -> None:
         self._key = api_key or os.environ.get("GOOGLE_API_KEY") or ""
         self._engine = cse_id or os.environ.get("GOOGLE_CSE_ID") or ""
         if not (self._key and self._engine):
             raise InputError("Google needs GOOGLE_API_KEY and GOOGLE_CSE_ID: set both, or use ddgs, which needs no key")
-        super().__init__("Google", base_url, timeout, f"google {self._engine}")
+        super().__init__("Google", base_url, f"google {self._engine}")
 
     async def search(self, query: str, n: int) -> list[SearchResult]:
         parameters = {"cx": self._engine, "q": query[:2_000], "num": str(min(n, 10))}
@@ -264,8 +248,10 @@ def parse_results(found: Any) -> list[SearchResult]:
         try:
             parsed = json.loads(found)
         except ValueError:
-            return [SearchResult("", "", found.strip())] if found.strip() else []
-        return parse_results(parsed) if not isinstance(parsed, str) else [SearchResult("", "", parsed)]
+            parsed = found.strip()
+        if isinstance(parsed, str):
+            return [SearchResult("", "", parsed)] if parsed else []
+        found = parsed
     if isinstance(found, Mapping):
         inner = next((found[key] for key in _LISTS if isinstance(found.get(key), list | Mapping)), None)
         return parse_results(inner) if inner is not None else [one] if (one := _result(found)) else []

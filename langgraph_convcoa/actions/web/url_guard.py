@@ -7,9 +7,9 @@ import ipaddress
 import re
 import socket
 import ssl
-import time
-from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 import httpcore
@@ -94,7 +94,6 @@ async def resolve(host: str, port: int) -> list[str]:
     return list(dict.fromkeys(str(entry[4][0]) for entry in found))
 
 
-@dataclass(frozen=True)
 class Guard:
     """Decides about URLs, and about the addresses behind them.
 
@@ -102,13 +101,11 @@ class Guard:
     "10.1.0.0/16", "127.0.0.1:8080"; InputError for anything else), or with True all except those of `never_holds_pages`.
     """
 
-    allow_private: bool | tuple[str, ...] = False
-    resolver: Resolver = resolve
-    _allowed: tuple[_Allowed, ...] = field(init=False, repr=False, default=())
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.allow_private, bool):
-            object.__setattr__(self, "_allowed", tuple(_Allowed.parse(entry) for entry in self.allow_private))
+    def __init__(self, allow_private: bool | str | Sequence[str] = False, resolver: Resolver = resolve) -> None:
+        entries = [allow_private] if isinstance(allow_private, str) else allow_private
+        self.allow_private = entries if isinstance(entries, bool) else tuple(entries)
+        self.resolver = resolver
+        self._allowed = [] if isinstance(entries, bool) else [_Allowed.parse(entry) for entry in entries]
 
     def check_url(self, url: str | httpx.URL) -> httpx.URL:
         """Check and parse a URL. The address behind it is checked on connecting.
@@ -211,16 +208,12 @@ class GuardedBackend(httpcore.AsyncNetworkBackend):
             addresses = await self._guard.addresses(host, port)
         except (OSError, UnicodeError) as error:
             raise httpcore.ConnectError(f"the host {host} cannot be found") from error
-        until = None if timeout is None else time.monotonic() + timeout
-        tried = addresses[:_ATTEMPTS]
-        for left, address in zip(range(len(tried), 0, -1), tried, strict=True):
-            share = None if until is None else max(0.05, (until - time.monotonic()) / left)
-            try:
+        *others, last = addresses[:_ATTEMPTS]
+        share = None if timeout is None else timeout / (len(others) + 1)
+        for address in others:
+            with suppress(httpcore.ConnectError, httpcore.ConnectTimeout):
                 return await self._backend.connect_tcp(address, port, share, local_address, socket_options)
-            except (httpcore.ConnectError, httpcore.ConnectTimeout):
-                if left == 1:
-                    raise
-        raise httpcore.ConnectError(f"the host {host} cannot be found")
+        return await self._backend.connect_tcp(last, port, share, local_address, socket_options)
 
     async def sleep(self, seconds: float) -> None:
         await self._backend.sleep(seconds)

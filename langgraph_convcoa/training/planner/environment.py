@@ -15,7 +15,7 @@ from langchain_core.tools import BaseTool
 
 from langgraph_convcoa.actions.base import Action
 from langgraph_convcoa.actions.knowledge import Retriever
-from langgraph_convcoa.actions.wrap import as_actions
+from langgraph_convcoa.actions.runner import as_actions
 from langgraph_convcoa.chain import ActionChain
 from langgraph_convcoa.context import ConvCoAContext
 from langgraph_convcoa.datasets.queries import Query

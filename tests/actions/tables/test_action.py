@@ -15,9 +15,8 @@ import pytest
 from langchain_core.documents import Document
 
 from langgraph_convcoa.actions.base import ActionInputError, ActionRequest
-from langgraph_convcoa.actions.tables.action import DataAnalysis
+from langgraph_convcoa.actions.tables.action import DataAnalysis, evidence_from
 from langgraph_convcoa.actions.tables.engine import Column, Result, Table, TableError, describe
-from langgraph_convcoa.actions.tables.evidence import evidence_from
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.verification.premise import Evidence
 from langgraph_convcoa.verification.verdicts import as_claim, judge
@@ -99,7 +98,7 @@ def test_the_evidence_is_query_result_and_source(shop: DataAnalysis) -> None:
     found = ask(shop, sql="select region,\n  sum(revenue) as total from sales group by 1 order by 2 desc")
     query = "SELECT region, SUM(revenue) AS total FROM sales GROUP BY 1 ORDER BY 2 DESC"
     assert found.page_content == (
-        f"{query} gives region North, total 1244.5; region South, total 900 (total revenue)\n\n"
+        f"{query} gives region North, total 1244.5; region South, total 900\n\n"
         "| region | total |\n| --- | --- |\n| North | 1244.5 |\n| South | 900 |"
     )
     assert found.metadata["source"] == shop._engines[0].source

@@ -25,4 +25,4 @@ def workers() -> Iterator[Workers]:
 @pytest.fixture(autouse=True)
 def _shared_workers(workers: Workers, monkeypatch: pytest.MonkeyPatch) -> None:
     """Actions of these tests share their processes, which take seconds to start."""
-    monkeypatch.setattr("langgraph_convcoa.actions.web.reader.Workers", lambda *arguments, **options: workers)
+    monkeypatch.setattr("langgraph_convcoa.actions.web.pages.Workers", lambda *arguments, **options: workers)

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from langgraph_convcoa.actions.web import cache as web_cache
-from langgraph_convcoa.actions.web.cache import WebCache
+from langgraph_convcoa.actions.web import pages as web_cache
+from langgraph_convcoa.actions.web.pages import WebCache
 from langgraph_convcoa.errors import RetrievalError
 from tests.bounds import joined
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import astuple
 from datetime import date, timedelta
 
 import pytest
@@ -16,8 +17,8 @@ pytest.importorskip("trafilatura")
 
 def page(body: bytes | str, kind: str = "text/html", charset: str = "", **limits: int) -> tuple[str, str, str]:
     raw = RawPage("https://example.org/a", kind, charset, body.encode() if isinstance(body, str) else body)
-    read = read_page(raw, **limits)
-    return read.title, read.text, read.date
+    read = read_page(*astuple(raw), **{"characters": 200_000, "pdf_pages": 50, **limits})
+    return read["title"], read["text"], read["date"]
 
 
 def test_the_main_text_its_title_and_its_date() -> None:
@@ -93,9 +94,7 @@ def test_instructions_on_a_page_are_not_text_of_it() -> None:
     ],
 )  # fmt: skip
 def test_usual_forms_of_instructions_are_known(sentence: str) -> None:
-    text, found = without_instructions(f"It is 330 m tall. {sentence}")
-    assert text == "It is 330 m tall."
-    assert found >= 1
+    assert without_instructions(f"It is 330 m tall. {sentence}") == "It is 330 m tall."
 
 
 @pytest.mark.parametrize(
@@ -111,12 +110,11 @@ def test_usual_forms_of_instructions_are_known(sentence: str) -> None:
     ],
 )  # fmt: skip
 def test_ordinary_sentences_stay(sentence: str) -> None:
-    assert without_instructions(sentence) == (sentence, 0)
+    assert without_instructions(sentence) == sentence
 
 
 def test_a_long_line_is_searched_to_its_end() -> None:
-    text, found = without_instructions("The bridge is long. " * 2_000 + ORDER)
-    assert found == 1
+    text = without_instructions("The bridge is long. " * 2_000 + ORDER)
     assert "1805" not in text
     assert text.count("The bridge is long.") == 2_000
 

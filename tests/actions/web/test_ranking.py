@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from langgraph_convcoa.actions.web.action import WebQuerying
+from langgraph_convcoa.actions.web.action import WebQuerying, WebRanker
 from langgraph_convcoa.actions.web.pages import Page
-from langgraph_convcoa.actions.web.ranking import WebRanker
 from langgraph_convcoa.actions.web.search import SearchResult
 from langgraph_convcoa.errors import InputError
 from tests.fake_encoder import WordEncoder
