@@ -205,8 +205,7 @@ def verification(
       convcoa evaluate verification judgements.jsonl.gz
     """
     from langgraph_convcoa.datasets.labelled_claims import has_ratings, packaged_claims, read_claims, read_rated_answers
-    from langgraph_convcoa.evaluation.verification.answers import evaluate_ratings
-    from langgraph_convcoa.evaluation.verification.claims import evaluate_verification
+    from langgraph_convcoa.evaluation.verification import evaluate_ratings, evaluate_verification
 
     if data is not None and has_ratings(data):
         print_report(evaluate_ratings(list(read_rated_answers(data)), names_of(verifiers), progress=True), as_json)

@@ -88,8 +88,8 @@ def train(
     from langgraph_convcoa.retrieval.encoders.sentence_transformer import SentenceTransformerEncoder
     from langgraph_convcoa.retrieval.query.model import RetrieverModel
     from langgraph_convcoa.training.head import train_head
-    from langgraph_convcoa.training.job import TrainingJob
     from langgraph_convcoa.training.query_encoder import train_query_encoder
+    from langgraph_convcoa.training.trainer import TrainingJob
 
     cache = None if no_cache else open_cache()
     job = TrainingJob(out, resume, device, logs, cache, progress=True, command=command_line(ctx, "train", data, out))
@@ -145,7 +145,7 @@ def command_line(ctx: typer.Context, command: str, data: list[Path], out: Path) 
 
 def _report(model: RetrieverModel, out: Path, as_json: bool) -> None:
     from langgraph_convcoa.cli.console import consoles, print_json
-    from langgraph_convcoa.training.job import model_parts
+    from langgraph_convcoa.training.trainer import model_parts
 
     size = sum(file.stat().st_size for file in out.rglob("*") if file.is_file())
     parts = list(model_parts(model))

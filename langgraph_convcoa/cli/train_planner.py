@@ -137,9 +137,8 @@ def train_planner(
 
 def _turns(data: list[Path], *, own: bool) -> Dataset:
     """The training parts of all data as one data set. With `own` the data must have passages."""
-    from langgraph_convcoa.datasets.queries import Dataset
+    from langgraph_convcoa.datasets.queries import Dataset, split_part
     from langgraph_convcoa.datasets.read import load_dataset
-    from langgraph_convcoa.datasets.splits import split_part
     from langgraph_convcoa.training.data import add_passages
 
     parts = [split_part(load_dataset(path, passages="required" if own else "optional"), "train").dataset for path in data]

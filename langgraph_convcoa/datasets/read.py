@@ -10,12 +10,11 @@ from typing import Any, Literal
 
 from langchain_core.documents import Document
 
-from langgraph_convcoa.datasets.formats import conversations, multi_hop, questions
+from langgraph_convcoa.datasets.formats import conversations, questions
 from langgraph_convcoa.datasets.formats.conversations import is_beir, query_files, read_beir, resolve_pages
 from langgraph_convcoa.datasets.passages import collect_passages, find_file, passage_files
-from langgraph_convcoa.datasets.queries import Dataset, Entries, Query, splits_of
+from langgraph_convcoa.datasets.queries import Dataset, Entries, Query, split_of, split_part, splits_of
 from langgraph_convcoa.datasets.rows import Row, json_document, json_lines, table_rows, text_lines
-from langgraph_convcoa.datasets.splits import split_of, split_part
 from langgraph_convcoa.errors import InputError
 
 KNOWN = (
@@ -24,9 +23,11 @@ KNOWN = (
     "MuSiQue, CompMix or TimeQuestions"
 )
 _FIELDS = ("id", "question", "history", "gold", "rewrite", "answer", "answers", "split", "conversation_id")
+_TURN = {"Conversation_no", "Turn_no", "Question"}
 _FORMATS: tuple[tuple[Callable[[Row], bool] | set[str], Callable[[Row], Entries]], ...] = (
-    (conversations.is_topiocqa, conversations.read_topiocqa),
-    (conversations.is_qrecc, conversations.read_qrecc),
+    *((_TURN | {key}, conversations.read_topiocqa) for key in ("Gold_passage", "Topic")),
+    ({"conv_id", "turn_id", "question", "positive_ctxs"}, conversations.read_topiocqa),
+    *((_TURN | {key}, conversations.read_qrecc) for key in ("Rewrite", "Truth_rewrite", "Answer_URL", "Truth_passages")),
     (conversations.is_quac, conversations.read_quac),
     ({"story", "questions", "answers"}, conversations.read_coqa),
     ({"task_id", "input", "contexts"}, conversations.read_mtrag_task),
@@ -36,8 +37,8 @@ _FORMATS: tuple[tuple[Callable[[Row], bool] | set[str], Callable[[Row], Entries]
     (questions.is_webquestions, questions.read_webquestions),
     ({"qid", "question"}, questions.read_strategyqa),
     ({"ambiguous_question"}, questions.read_asqa),
-    ({"question", "context", "supporting_facts"}, multi_hop.read_hotpotqa),
-    ({"id", "question", "paragraphs"}, multi_hop.read_musique),
+    ({"question", "context", "supporting_facts"}, questions.read_hotpotqa),
+    ({"id", "question", "paragraphs"}, questions.read_musique),
     ({"question", "entities", "answers"}, questions.read_compmix),
     ({"Id", "Question", "Answer", "Temporal question type"}, questions.read_timequestions),
 )
@@ -67,9 +68,8 @@ def load_dataset(
         max_passages: Keep about this many passages in memory: the gold ones and the first others.
         passages: "optional" also reads questions without passages; the corpus is empty then.
 
-    Raises:
-        InputError: The format is not known, a file cannot be read, a row is wrong or its id occurs twice (the message has the
-            file and line), no query is in the split, or required passages are missing.
+    Raises InputError if the format is not known, a file cannot be read, a row is wrong or its id occurs twice (the message has
+    the file and line), no query is in the split, or required passages are missing.
     """
     place = Path(path)
     if not place.exists():

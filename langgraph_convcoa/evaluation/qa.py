@@ -20,11 +20,10 @@ from langgraph_convcoa.datasets.read import load_part
 from langgraph_convcoa.errors import InputError, ModelError, check_least
 from langgraph_convcoa.evaluation.methods.base import Kit
 from langgraph_convcoa.evaluation.methods.registry import METHODS, Method, check_methods, make_method
-from langgraph_convcoa.evaluation.metrics.judge import Judge
 from langgraph_convcoa.evaluation.reports.run import RunReport, report_of, write_report
 from langgraph_convcoa.evaluation.runs.conversations import Questions, sample_conversations
 from langgraph_convcoa.evaluation.runs.folder import MAY_CHANGE, RunFolder
-from langgraph_convcoa.evaluation.runs.judging import judge_run
+from langgraph_convcoa.evaluation.runs.judging import Judge, judge_run
 from langgraph_convcoa.evaluation.runs.reply_cache import keep_replies
 from langgraph_convcoa.evaluation.runs.run import RunSettings, run_methods
 from langgraph_convcoa.reasoning.models import load_chat_model, shown_url
@@ -74,55 +73,49 @@ def evaluate_methods(
     encoder: Encoder | str | None = None,
     cache: PatternCache | None = None,
     progress: Progress = True,
-    notify: Callable[[str], None] | None = None,
+    notify: Callable[[str], None] = lambda _message: None,
 ) -> RunReport:
     """Run methods over the same questions, model and retriever, and report; the same call resumes a run that was stopped.
 
     The report is in the run's folder too, as Markdown and JSON. `methods` are those that the plan can name. To add
     your own, give `{**METHODS, ...}`.
     """
-    tell = notify or (lambda _message: None)
     check_methods(plan.methods, methods, model=plan.model is not None)
     chosen = {name: methods[name] for name in plan.methods}
-    waiting: dict[str, Any] = {} if plan.timeout is None else {"timeout": plan.timeout}
-    model = None if plan.model is None else load_chat_model(plan.model, base_url=plan.base_url, **waiting)
-    judge_url = plan.judge_base_url or plan.base_url
-    judge = None if plan.judge is None else load_chat_model(plan.judge, base_url=judge_url, **waiting)
+    model, judge = _model(plan, plan.model, plan.base_url), _model(plan, plan.judge, plan.judge_base_url or plan.base_url)
     dataset, part = load_part(plan.data, plan.split, passages="optional")
     questions = sample_conversations(dataset.queries, plan.sample, plan.seed)
     settings = _settings(plan, dataset, part, questions)
     with RunFolder(plan.out or _default_folder(settings), settings, fresh=plan.fresh) as folder:
         if plan.retry_failed and (dropped := folder.drop_failed()):
-            tell(f"asking again {dropped} questions that failed, or came after such a one")
+            notify(f"asking again {dropped} questions that failed, or came after such a one")
         searches = any(method.searches for method in chosen.values())
         retriever = _retriever(plan, dataset, encoder, cache, progress) if searches else None
         kept = None if model is None else keep_replies(model, folder.replies)
         kit = Kit(kept, retriever, k=plan.k, settings=ConvCoAContext(k=plan.k))
+        made = {name: make_method(name, kit, methods) for name in chosen}
+        remembering = {name for name, method in chosen.items() if method.remembers}
+        running: dict[str, Any] = {"settings": plan.run, "progress": progress}
         verdicts = None
         try:
-            stopped = run_methods(
-                {name: make_method(name, kit, methods) for name in chosen},
-                questions,
-                folder,
-                remembering={name for name, method in chosen.items() if method.remembers},
-                settings=plan.run,
-                progress=progress,
-                notify=tell,
-            )
+            stopped = run_methods(made, questions, folder, remembering=remembering, notify=notify, **running)
             if judge is not None:
                 texts = {str(passage.id): passage.page_content for passage in dataset.corpus}
                 judging = Judge(keep_replies(judge, folder.replies))
-                verdicts = judge_run(
-                    folder, questions, [*chosen], judging, texts, seed=plan.seed, settings=plan.run, progress=progress
-                )
+                verdicts = judge_run(folder, questions, [*chosen], judging, texts, seed=plan.seed, **running)
         except (KeyboardInterrupt, ModelError):
-            tell(f"the answers so far are kept in {folder.path}; the same command resumes the run")
+            notify(f"the answers so far are kept in {folder.path}; the same command resumes the run")
             raise
         if stopped:
-            tell(f"stopped: {stopped}; the answers so far are kept in {folder.path}")
+            notify(f"stopped: {stopped}; the answers so far are kept in {folder.path}")
         report = report_of(folder, questions, [*chosen], verdicts, seed=plan.seed)
         write_report(report, folder.path)
     return report
+
+
+def _model(plan: RunPlan, model: ModelLike | None, base_url: str | None) -> BaseChatModel | None:
+    waiting: dict[str, Any] = {} if plan.timeout is None else {"timeout": plan.timeout}
+    return None if model is None else load_chat_model(model, base_url=base_url, **waiting)
 
 
 def _name(model: ModelLike | None) -> str | None:

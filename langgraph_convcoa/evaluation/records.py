@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
-from functools import cache
-from typing import Any
 
 from pydantic import TypeAdapter
 
@@ -68,15 +66,9 @@ class Answered:
     error: str = ""  # why there is no answer, in one line
     metrics: dict[str, float] = field(default_factory=dict)  # measures of the answer, such as "em" and "f1"
 
-    @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> Answered:
-        """Read a record back from the JSON of `asdict`. Raises ValueError if the data is not a record."""
-        return _checked().validate_python(data)
 
-
-@cache
-def _checked() -> TypeAdapter[Answered]:
-    return TypeAdapter(Answered)
+ANSWERED = TypeAdapter(Answered)
+"""Checks and reads a line of `answers.jsonl`."""
 
 
 def found_gold(passages: Collection[str], gold: Collection[str]) -> bool:

@@ -43,7 +43,7 @@ def _from(module: str, function: str, makes: bool = False) -> Callable[[Kit, str
     return make
 
 
-_RAG, _REACT = _from("prompting", "history_aware_rag"), _from("react", "react")
+_RAG, _REACT = _from("prompting", "history_aware_rag"), _from("prompting", "react")
 _QUOTES = "ours without a model, which quotes the best sentences; no call"
 METHODS: Mapping[str, Method] = MappingProxyType(
     {

@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from types import TracebackType
 from typing import Any, BinaryIO
 
 from filelock import FileLock, Timeout
 
 from langgraph_convcoa.errors import InputError, first_line
-from langgraph_convcoa.evaluation.records import Answered
+from langgraph_convcoa.evaluation.records import ANSWERED, Answered
 from langgraph_convcoa.evaluation.runs.reply_cache import ReplyCache
 from langgraph_convcoa.files import private_file, private_folder, remove_remains, replacing
 
@@ -44,16 +44,16 @@ class RunFolder:
         known = (self.path / _SETTINGS).is_file()
         if self.path.exists() and not known and (not self.path.is_dir() or _foreign(self.path)):
             raise InputError(f"{self.path} exists and holds no run: name another folder with --out")
-        try:
+        with self._writable():
             private_folder(self.path)
             self._lock = FileLock(self.path / _LOCK, timeout=0, mode=0o600)
-            self._lock.acquire()
-        except Timeout as error:
-            raise InputError(f"another process is writing to {self.path}: wait for it, or name another folder") from error
-        except OSError as error:
-            raise self._unwritable(error) from error
+            try:
+                self._lock.acquire()
+            except Timeout as error:
+                raise InputError(f"another process is writing to {self.path}: wait for it, or name another folder") from error
         try:
-            self._answers = self._open(known, fresh)
+            with self._writable():
+                self._answers = self._open(known, fresh)
             self.replies = ReplyCache(self.path / REPLIES)
         except BaseException:
             self._lock.release()
@@ -62,7 +62,7 @@ class RunFolder:
     def __enter__(self) -> RunFolder:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *_error: object) -> None:
         self._answers.close()
         self.replies.close()
         self._lock.release()
@@ -70,12 +70,10 @@ class RunFolder:
     def append(self, answered: Answered) -> None:
         """Write an answer; it is on disk when this returns."""
         line = json.dumps(asdict(answered), ensure_ascii=False, separators=(",", ":")) + "\n"
-        try:
+        with self._writable():
             self._answers.write(line.encode("utf-8", "replace"))
             self._answers.flush()
             os.fsync(self._answers.fileno())
-        except OSError as error:
-            raise self._unwritable(error) from error
 
     def answers(self, methods: Collection[str] | None = None) -> Iterator[Answered]:
         """The answers of some methods, or all, in the order of writing; read one at a time."""
@@ -83,11 +81,8 @@ class RunFolder:
 
     def write_judgements(self, lines: Iterable[str]) -> None:
         """Write the verdicts of a judge. They replace earlier verdicts all at once."""
-        try:
-            with replacing(self.path / _JUDGEMENTS, private=True) as part:
-                part.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", errors="replace", newline="\n")
-        except OSError as error:
-            raise self._unwritable(error) from error
+        with self._writable(), replacing(self.path / _JUDGEMENTS, private=True) as part:
+            part.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", errors="replace", newline="\n")
 
     def drop_failed(self) -> int:
         """Drop the questions that failed and the later ones of their conversations; returns their number."""
@@ -111,30 +106,27 @@ class RunFolder:
         with self._file.open("rb") as stream:
             for number, line in enumerate(stream, 1):
                 try:
-                    yield line, Answered.from_dict(json.loads(line))
-                except (ValueError, KeyError, TypeError, RecursionError) as error:
+                    yield line, ANSWERED.validate_json(line)
+                except ValueError as error:
                     where, reason = f"{self._file}, line {number}", first_line(error)
                     raise InputError(f"{where}: not an answer of a run ({reason}): start again with --fresh") from error
 
     def _open(self, known: bool, fresh: bool) -> BinaryIO:
-        try:
-            if fresh:
-                for name in _OWN:
-                    (self.path / name).unlink(missing_ok=True)
-            elif known:
-                self._compare()
-            for name in (_SETTINGS, ANSWERS, _JUDGEMENTS):
-                remove_remains(self.path / name)
-            with replacing(self.path / _SETTINGS, private=True) as part:
-                part.write_text(json.dumps(self.settings, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-            if self._file.exists():
-                with self._file.open("r+b") as stream:
-                    # Only the last line can be cut off.
-                    stream.truncate(sum(len(line) for line in stream if line.endswith(b"\n")))
-            private_file(self._file)
-            return self._file.open("ab")
-        except OSError as error:
-            raise self._unwritable(error) from error
+        if fresh:
+            for name in _OWN:
+                (self.path / name).unlink(missing_ok=True)
+        elif known:
+            self._compare()
+        for name in (_SETTINGS, ANSWERS, _JUDGEMENTS):
+            remove_remains(self.path / name)
+        with replacing(self.path / _SETTINGS, private=True) as part:
+            part.write_text(json.dumps(self.settings, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        if self._file.exists():
+            with self._file.open("r+b") as stream:
+                # Only the last line can be cut off.
+                stream.truncate(sum(len(line) for line in stream if line.endswith(b"\n")))
+        private_file(self._file)
+        return self._file.open("ab")
 
     def _compare(self) -> None:
         path = self.path / _SETTINGS
@@ -144,17 +136,21 @@ class RunFolder:
             raise InputError(f"{path} is damaged ({error}): start again with --fresh, or name another folder") from error
         if not isinstance(found, dict):
             found = {"format": found}
-        other = [name for name in {**self.settings, **found} if found.get(name) != self.settings.get(name)]
-        if fixed := [name for name in other if name not in MAY_CHANGE]:
-            name = " ".join(fixed[0].split())
-            then, now = (json.dumps(settings.get(fixed[0])) for settings in (found, self.settings))
-            raise InputError(
-                f"the run in {self.path} was made with {name} = {then}, not {now}: give the same settings to resume it, "
-                "name another folder with --out, or start again with --fresh"
-            )
+        for name in {**self.settings, **found}:
+            then, now = (json.dumps(settings.get(name)) for settings in (found, self.settings))
+            if then != now and name not in MAY_CHANGE:
+                raise InputError(
+                    f"the run in {self.path} was made with {' '.join(name.split())} = {then}, not {now}: give the same "
+                    "settings to resume it, name another folder with --out, or start again with --fresh"
+                )
 
-    def _unwritable(self, error: OSError) -> InputError:
-        return InputError(f"the run cannot be kept in {self.path} ({error.strerror or error}): name another folder with --out")
+    @contextmanager
+    def _writable(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            reason = error.strerror or error
+            raise InputError(f"the run cannot be kept in {self.path} ({reason}): name another folder with --out") from error
 
 
 def _foreign(path: Path) -> bool:

@@ -31,6 +31,7 @@ from langgraph_convcoa.training.planner.reward import RewardSettings, TurnReward
 _log = logging.getLogger(__name__)
 _PLAN = "convcoa_played_plan"
 _LOOKED_AT = 50
+_AT_ONCE = 8
 _NO_PLAN = '{"optimized_question": "", "chain": [], "final_answer": ""}'
 PAPER_FORM = {"look_first": False}
 """Settings of the papers' form: the planner guesses before anything is looked up."""
@@ -68,10 +69,9 @@ class Environment:
 
     Every turn begins with the earlier turns of the data, so it does not depend on other plans. `retriever` and `actions` are
     those of `build_graph`. `reasoner`, a reasoner or a chat model, writes the second call; answers are extracted when None.
-    `context` are the settings of the turns, the papers' form when None. `concurrency` turns are played at the same time.
+    `context` are the settings of the turns, the papers' form when None.
 
-    Raises:
-        InputError: As `build_graph`, or if a malformed plan could earn as much as a played plan.
+    Raises InputError as `build_graph`, and if a malformed plan could earn as much as a played plan.
     """
 
     def __init__(
@@ -82,7 +82,6 @@ class Environment:
         reasoner: Reasoner | BaseChatModel | None = None,
         context: ConvCoAContext | dict[str, Any] | None = None,
         reward: RewardSettings | None = None,
-        concurrency: int = 8,
     ) -> None:
         known = as_actions(retriever, actions)
         encoder = next((one for action in known if (one := getattr(action, "encoder", None)) is not None), None)
@@ -98,7 +97,6 @@ class Environment:
         self.most = settings.max_sub_questions
         self.reward_settings = reward or RewardSettings()
         self.reward_settings.check(self.most)
-        self._concurrency = concurrency
 
     async def prompt(self, question: str, history: History = ()) -> list[dict[str, str]]:
         """The messages with which the graph asks a model for the plan of a turn."""
@@ -119,11 +117,7 @@ class Environment:
         return fault_of(plan, self.actions, self.most)
 
     async def reward(self, plan: str, turn: Query) -> TurnReward:
-        """The reward of a plan for a turn. A malformed plan is not played.
-
-        Raises:
-            InputError: No answer to the question is known, or the user's own reward is no finite number.
-        """
+        """The reward of a plan for a turn. A malformed plan is not played. Raises InputError as `turn_reward`."""
         if fault := self.fault(plan):
             return TurnReward(penalty=self.reward_settings.malformed, fault=fault)
         output = await self.play(plan, turn.question, turn.history)
@@ -134,7 +128,7 @@ class Environment:
 
         A reward is None if its turn failed, which is logged. TRL leaves such a plan out.
         """
-        slots = asyncio.Semaphore(self._concurrency)
+        slots = asyncio.Semaphore(_AT_ONCE)
 
         async def one(plan: str, turn: Query) -> TurnReward | None:
             async with slots:

@@ -18,19 +18,14 @@ from langgraph_convcoa.files import replacing_folder
 from langgraph_convcoa.retrieval.progress import Progress
 from langgraph_convcoa.training.planner.environment import Environment, playable
 from langgraph_convcoa.training.planner.reward import mean_figures
-from langgraph_convcoa.training.trainer import board, run
-from langgraph_convcoa.training.unfinished import Unfinished, writable
+from langgraph_convcoa.training.trainer import Unfinished, board, run, writable
 
 CONFIG, CURVE, PLANS = "planner.json", "training.jsonl", "plans.jsonl"
 
 
 @dataclass(frozen=True)
 class PlannerTraining:
-    """Settings of a planner's training.
-
-    Raises:
-        InputError: A number is out of range.
-    """
+    """Settings of a planner's training. Raises InputError if a number is out of range."""
 
     steps: int = 200  # Updates of the weights.
     questions: int = 4  # Questions in a step.
@@ -88,7 +83,12 @@ def train_planner(
     chosen, unfinished = settings or PlannerTraining(), Unfinished.beside(out)
     turns = playable(queries)
     check_planner_folder(out, resume=resume)
-    prompts = asyncio.run(_prompts(environment, turns))
+
+    async def prompts_of_turns() -> list[Any]:
+        await environment.check(turns)
+        return [await environment.prompt(turn.question, turn.history) for turn in turns]
+
+    prompts = asyncio.run(prompts_of_turns())
     known = sha256(repr([prompts, [turn.references for turn in turns]]).encode("utf-8", "replace")).hexdigest()[:16]
     told = {"base": str(model), **asdict(chosen), "data": known, "command": command}
     told["reward"] = {name: value for name, value in asdict(environment.reward_settings).items() if not callable(value)}
@@ -110,17 +110,10 @@ def train_planner(
     return curve
 
 
-async def _prompts(environment: Environment, turns: Sequence[Query]) -> list[Any]:
-    await environment.check(turns)
-    return [await environment.prompt(turn.question, turn.history) for turn in turns]
-
-
 def load_planner(name: str | Path, *, dtype: str = "auto") -> tuple[Any, Any]:
     """A causal language model and its tokenizer, by name or folder; an adapter is merged into its model.
 
-    Raises:
-        InputError: The model has no chat template, so the graph cannot ask it for a plan.
-        ModelError: The model cannot be loaded.
+    Raises ModelError if the model cannot be loaded, and InputError if it has no chat template to ask it for a plan.
     """
     place, adapter = str(name), (Path(name) / "adapter_config.json").is_file()
     transformers = import_module("transformers")

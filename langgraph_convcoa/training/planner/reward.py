@@ -7,12 +7,11 @@ Cases that the paper leaves open:
 
 - **Declined.** A sub-question without a guess earns 0.
 - **Corrected.** A guess that another answer replaced earns 0, also if that is only the nearest fact (`partial`).
-- **Recalled.** A sub-question that the knowledge set answered earns 0, and saves its retrieval.
-- **Failed.** A guess whose look-up failed earns 0; the look-up is counted.
+- **Recalled, failed.** A sub-question that the knowledge set answered, or whose look-up failed, earns 0.
 - **No sub-question.** An empty chain is one look-up of the question. An answer that the plan gave at once is judged as its
   guess (n = 1); without an answer the mean is 0.
-- **Malformed.** A plan that is not exactly the requested JSON is not played. It earns less than any plan that is played. The
-  check is strict because the graph reads replies tolerantly: it takes broken JSON for an empty chain, and a model learns that.
+- **Malformed.** A plan that is not exactly the requested JSON is not played, and earns less than any plan that is played. The
+  graph reads replies tolerantly: if broken JSON passed for an empty chain, a model would learn to write it.
 - **No claim.** A refusal matches nothing, whatever it quotes. A sentence without a claim ("The documents do not say whether it
   was 1981 or 1982") counts only if it is in the evidence: otherwise a plan could list answers that it does not know.
 """
@@ -42,6 +41,8 @@ Own = Callable[[str, ConvCoAOutput, Sequence[str]], float | Awaitable[float]]
 """(plan as written, output of the turn, references) -> another reward; plain or async."""
 
 _LEAST_F1 = 0.5
+_VERDICTS: Mapping[str, Verdict]
+_VERDICTS = {"kept": "kept", "confirmed": "kept", "unsupported": "hallucinated", "recalled": "recalled", "failed": "failed"}
 _TYPES: Mapping[str, Any] = {"object": dict, "array": list, "string": str, "boolean": bool}
 
 
@@ -49,8 +50,7 @@ _TYPES: Mapping[str, Any] = {"object": dict, "array": list, "string": str, "bool
 class RewardSettings:
     """The weights of the reward, with the paper's values, and what counts as a match.
 
-    Raises:
-        InputError: A weight is not finite, `match` is unknown, or a malformed plan could earn as much as one that is played.
+    Raises InputError if a weight is not finite, `match` is unknown, or a malformed plan could earn as much as a played one.
     """
 
     final: float = 1.0  # R_final of an answer that matches.
@@ -207,14 +207,8 @@ def reward_of(
 
 def verdict_of(item: ChainItem | Mapping[str, Any]) -> Verdict:
     """What became of the guess of one item of a chain (see the beginning of this module)."""
-    status = item["status"]
-    if status in ("recalled", "failed"):
-        return "recalled" if status == "recalled" else "failed"
-    if not item["guess_answer"].strip():
-        return "declined"
-    if status in ("kept", "confirmed"):
-        return "kept"
-    return "hallucinated" if status == "unsupported" else "corrected"
+    verdict = _VERDICTS.get(item["status"], "corrected")
+    return verdict if verdict in ("recalled", "failed") or item["guess_answer"].strip() else "declined"
 
 
 def mean_figures(rewards: Sequence[TurnReward]) -> dict[str, float]:
