@@ -19,8 +19,7 @@ from langgraph_convcoa.datasets.queries import Query
 from langgraph_convcoa.datasets.read import load_dataset
 from langgraph_convcoa.datasets.rows import json_lines
 from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.evaluation.records import ANSWERED, Answered
-from langgraph_convcoa.evaluation.runs.conversations import references_of
+from langgraph_convcoa.evaluation.records import ANSWERED, Answered, references_of
 from langgraph_convcoa.evaluation.runs.judging import CRITERIA
 from langgraph_convcoa.text.citations import without_marks
 

@@ -63,7 +63,7 @@ class RetrievalCommand:
 
     def evaluation(self, no_cache: bool) -> dict[str, Any]:
         """The options of `evaluate_retrieval`."""
-        from langgraph_convcoa.datasets.passages import load_distractors
+        from langgraph_convcoa.datasets.read import load_distractors
         from langgraph_convcoa.retrieval.encoders.base import DEFAULT_ENCODER
         from langgraph_convcoa.retrieval.encoders.sentence_transformer import SentenceTransformerEncoder
 

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from langgraph_convcoa.datasets.queries import Dataset
     from langgraph_convcoa.reasoning.base import Reasoner
+    from langgraph_convcoa.training.planner.environment import RewardSettings
     from langgraph_convcoa.training.planner.grpo import PlannerTraining
-    from langgraph_convcoa.training.planner.reward import RewardSettings
 
 _turn, _reward, _length, _run = map(panel, ("The turns", "The reward", "Length and memory", "The run"))
 
@@ -56,7 +56,7 @@ class PlannerOptions:
         """The settings of the reward."""
         from pydantic import ImportString, TypeAdapter, ValidationError
 
-        from langgraph_convcoa.training.planner.reward import RewardSettings
+        from langgraph_convcoa.training.planner.environment import RewardSettings
 
         known = ("final", "kept", "hallucinated", "retrieval", "malformed")
         given: dict[str, Any] = {"match": self.match}

@@ -70,9 +70,8 @@ class Dataset:
     queries: tuple[Query, ...]
     corpus: tuple[Document, ...]
 
-    def answerable(self, among: Collection[str] | None = None) -> tuple[Query, ...]:
-        """The queries with a gold passage in `among`, or in the corpus if it is None. Raises InputError if there are none."""
-        ids = {str(document.id) for document in self.corpus} if among is None else among
+    def answerable(self, ids: Collection[str]) -> tuple[Query, ...]:
+        """The queries with a gold passage among the documents with some ids. Raises InputError if there are none."""
         found = tuple(query for query in self.queries if any(identity in ids for identity in query.gold))
         if not found:
             first = next((query for query in self.queries if query.gold), None)

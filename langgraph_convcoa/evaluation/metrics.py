@@ -9,9 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -20,9 +18,6 @@ from scipy import stats
 from langgraph_convcoa.reasoning.extractive.coverage import NOTHING
 from langgraph_convcoa.text.citations import without_marks
 from langgraph_convcoa.text.matching import known_references, match_answer
-
-if TYPE_CHECKING:
-    from rouge_score.rouge_scorer import RougeScorer
 
 Numbers = npt.NDArray[np.float64]
 MEASURES = ("cover_em", "em", "f1", "rouge_l")
@@ -45,7 +40,10 @@ def answer_metrics(answer: str, references: Sequence[str]) -> dict[str, float]:
     right = known_references(references)
     found = match_answer(answer, right)
     if found and find_spec("rouge_score") is not None:
-        found["rouge_l"] = float(_rouge().score_multi(right, without_marks(answer))["rougeL"].fmeasure)
+        from rouge_score.rouge_scorer import RougeScorer
+
+        scores = RougeScorer(["rougeL"], use_stemmer=True).score_multi(right, without_marks(answer))
+        found["rouge_l"] = float(scores["rougeL"].fmeasure)
     return dict.fromkeys(found, 0.0) if refuses(answer) else found
 
 
@@ -57,13 +55,6 @@ def refuses(answer: str) -> bool:
         (True, False)
     """
     return answer.startswith(NOTHING)
-
-
-@lru_cache(maxsize=1)
-def _rouge() -> RougeScorer:
-    from rouge_score.rouge_scorer import RougeScorer
-
-    return RougeScorer(["rougeL"], use_stemmer=True)
 
 
 def reciprocal_rank(ranking: Sequence[str], gold: Collection[str]) -> float:
@@ -176,7 +167,8 @@ def paired_test(differences: Sequence[Sample], *, resamples: int = 9999, seed: i
             continue
         test = stats.permutation_test(
             (moved / np.abs(moved).max(),),
-            _total,
+            # Rounded: the same terms in another order must give the same sum.
+            lambda values, axis=-1: np.round(np.sum(values, axis=axis), _DIGITS),
             permutation_type="samples",
             vectorized=True,
             n_resamples=resamples,
@@ -185,8 +177,3 @@ def paired_test(differences: Sequence[Sample], *, resamples: int = 9999, seed: i
         )
         result[measure] = test.pvalue
     return result
-
-
-def _total(values: Numbers, axis: int = -1) -> Numbers:
-    # Rounded: the same terms in another order must give the same sum.
-    return np.asarray(np.round(np.sum(values, axis=axis), _DIGITS))

@@ -18,13 +18,12 @@ from langgraph_convcoa.context import ConvCoAContext
 from langgraph_convcoa.datasets.queries import Dataset
 from langgraph_convcoa.datasets.read import load_part
 from langgraph_convcoa.errors import InputError, ModelError, check_least
-from langgraph_convcoa.evaluation.methods.base import Kit
+from langgraph_convcoa.evaluation.methods.prompting import Kit
 from langgraph_convcoa.evaluation.methods.registry import METHODS, Method, check_methods, make_method
+from langgraph_convcoa.evaluation.records import Questions, sample_conversations
 from langgraph_convcoa.evaluation.reports.run import RunReport, report_of, write_report
-from langgraph_convcoa.evaluation.runs.conversations import Questions, sample_conversations
-from langgraph_convcoa.evaluation.runs.folder import MAY_CHANGE, RunFolder
+from langgraph_convcoa.evaluation.runs.folder import MAY_CHANGE, RunFolder, keep_replies
 from langgraph_convcoa.evaluation.runs.judging import Judge, judge_run
-from langgraph_convcoa.evaluation.runs.reply_cache import keep_replies
 from langgraph_convcoa.evaluation.runs.run import RunSettings, run_methods
 from langgraph_convcoa.reasoning.models import load_chat_model, shown_url
 from langgraph_convcoa.retrieval.encoders.base import Encoder
@@ -82,6 +81,7 @@ def evaluate_methods(
     """
     check_methods(plan.methods, methods, model=plan.model is not None)
     chosen = {name: methods[name] for name in plan.methods}
+    searches = any(method.searches for method in chosen.values())
     model, judge = _model(plan, plan.model, plan.base_url), _model(plan, plan.judge, plan.judge_base_url or plan.base_url)
     dataset, part = load_part(plan.data, plan.split, passages="optional")
     questions = sample_conversations(dataset.queries, plan.sample, plan.seed)
@@ -89,8 +89,9 @@ def evaluate_methods(
     with RunFolder(plan.out or _default_folder(settings), settings, fresh=plan.fresh) as folder:
         if plan.retry_failed and (dropped := folder.drop_failed()):
             notify(f"asking again {dropped} questions that failed, or came after such a one")
-        searches = any(method.searches for method in chosen.values())
-        retriever = _retriever(plan, dataset, encoder, cache, progress) if searches else None
+        retriever = plan.retriever[1]() if searches and plan.retriever is not None else None
+        if searches and retriever is None and dataset.corpus:
+            retriever = HopfieldRetriever.from_documents(dataset.corpus, encoder=encoder, cache=cache, progress=progress)
         kept = None if model is None else keep_replies(model, folder.replies)
         kit = Kit(kept, retriever, k=plan.k, settings=ConvCoAContext(k=plan.k))
         made = {name: make_method(name, kit, methods) for name in chosen}
@@ -127,6 +128,10 @@ def _name(model: ModelLike | None) -> str | None:
 def _settings(plan: RunPlan, dataset: Dataset, part: str, questions: Questions) -> dict[str, Any]:
     """The settings of the run for its folder, without keys and passwords."""
     judge_url = None if plan.judge is None else plan.judge_base_url or plan.base_url
+    digest = hashlib.sha256()
+    for passage in dataset.corpus:
+        digest.update(f"{passage.id}\0{passage.page_content}\0".encode("utf-8", "surrogatepass"))
+    passages = f"{len(dataset.corpus)} passages of the data, {digest.hexdigest()[:16]}"
     return {
         "data": dataset.name,
         "part": part or "all",
@@ -137,7 +142,7 @@ def _settings(plan: RunPlan, dataset: Dataset, part: str, questions: Questions) 
         "model": _name(plan.model),
         "base_url": None if plan.base_url is None else shown_url(plan.base_url),
         "methods": list(plan.methods),
-        "searched": plan.retriever[0] if plan.retriever is not None else _passages(dataset),
+        "searched": plan.retriever[0] if plan.retriever is not None else passages,
         "k": plan.k,
         "history": "gold" if plan.run.gold_history else "own answers",
         "judge": _name(plan.judge),
@@ -146,26 +151,8 @@ def _settings(plan: RunPlan, dataset: Dataset, part: str, questions: Questions) 
     }
 
 
-def _passages(dataset: Dataset) -> str:
-    digest = hashlib.sha256()
-    for passage in dataset.corpus:
-        digest.update(f"{passage.id}\0{passage.page_content}\0".encode("utf-8", "surrogatepass"))
-    return f"{len(dataset.corpus)} passages of the data, {digest.hexdigest()[:16]}"
-
-
 def _default_folder(settings: dict[str, Any]) -> Path:
     fixed = {name: value for name, value in settings.items() if name not in MAY_CHANGE}
     digest = hashlib.sha256(json.dumps(fixed, sort_keys=True).encode()).hexdigest()[:8]
     name = f"{settings['data']}-{settings['model'] or 'extractive'}-{digest}"
     return Path(RUNS) / re.sub(r"[^A-Za-z0-9._-]+", "-", name)[-120:]
-
-
-def _retriever(
-    plan: RunPlan, dataset: Dataset, encoder: Encoder | str | None, cache: PatternCache | None, progress: Progress
-) -> BaseRetriever | None:
-    """The retriever of the run; None if there are no passages."""
-    if plan.retriever is not None:
-        return plan.retriever[1]()
-    if not dataset.corpus:
-        return None
-    return HopfieldRetriever.from_documents(dataset.corpus, encoder=encoder, cache=cache, progress=progress)

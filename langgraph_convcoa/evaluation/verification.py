@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -151,7 +152,7 @@ def _accepted(kind: str, truth: npt.NDArray[np.bool_], accepted: npt.NDArray[np.
     return AcceptedRow(kind, len(true), len(false), _share(true), _share(false))
 
 
-def _share(values: npt.NDArray[np.generic]) -> float | None:
+def _share(values: npt.NDArray[Any]) -> float | None:
     return float(np.mean(values)) if len(values) else None
 
 

@@ -101,7 +101,7 @@ class VerifierNetwork(nn.Module):
             self.head.bias.copy_(torch.from_numpy(bias))
             self.shared.copy_(torch.from_numpy(shared))
 
-    def forward(self, ids: Tensor, types: Tensor, mask: Tensor, labels: Tensor | None = None) -> dict[str, Tensor]:
+    def forward(self, ids: Tensor, types: Tensor, mask: Tensor, labels: Tensor) -> dict[str, Tensor]:
         words = self.bert.embeddings.word_embeddings(ids)
         # Words that both texts have get type 2 instead of 0, and 3 instead of 1.
         marked = words + self.shared[types % 2] * (types >= 2)[..., None]
@@ -109,10 +109,8 @@ class VerifierNetwork(nn.Module):
         weights = mask[..., None].to(state.dtype)
         mean = (state * weights).sum(1) / weights.sum(1)
         logits = self.head(torch.cat([state[:, 0], mean], 1)).squeeze(-1)
-        if labels is None:
-            return {"logits": logits}
         smooth = labels * (1 - 2 * _SMOOTHING) + _SMOOTHING
-        return {"loss": nn.functional.binary_cross_entropy_with_logits(logits, smooth), "logits": logits}
+        return {"loss": nn.functional.binary_cross_entropy_with_logits(logits, smooth)}
 
 
 class DrawnPairs(IterableDataset[dict[str, Any]]):

@@ -14,9 +14,8 @@ from scipy import stats
 
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.evaluation.metrics import MEASURES, Sample, bootstrap_interval, paired_test, refuses
-from langgraph_convcoa.evaluation.records import Answered, Costs, found_gold
+from langgraph_convcoa.evaluation.records import Answered, Costs, Questions, found_gold
 from langgraph_convcoa.evaluation.reports.kit import Report, Table, percent, shown
-from langgraph_convcoa.evaluation.runs.conversations import Questions
 from langgraph_convcoa.evaluation.runs.folder import RunFolder
 from langgraph_convcoa.evaluation.runs.judging import CRITERIA, MOST, Marked, Preference, Verdicts
 
@@ -34,15 +33,12 @@ _ERRORS_SHOWN = 3
 
 @dataclass(frozen=True)
 class Quality:
-    """The mean of a measure over questions, and its 95% interval over conversations.
-
-    `p` comes from a paired randomisation test against the first method, over the questions that both have; None for the first.
-    """
+    """The mean of a measure over questions, and its 95% interval over conversations."""
 
     mean: float
     low: float
     high: float
-    p: float | None
+    p: float | None  # of a paired randomisation test against the first method; None for the first
     questions: int
 
 

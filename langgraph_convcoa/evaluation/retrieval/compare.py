@@ -92,18 +92,15 @@ class MethodResult:
 
 @dataclass(frozen=True)
 class RetrievalReport(Report):
-    """The measures of each method over one pool; MRR counts the first 100 documents.
-
-    `left_out` counts the queries without a gold passage in the pool; `part` is the part of the data set, empty for all.
-    """
+    """The measures of each method over one pool; MRR counts the first 100 documents."""
 
     dataset: str
     documents: int
     queries: int
-    left_out: int
+    left_out: int  # Queries without a gold passage in the pool.
     methods: dict[str, MethodResult]
     baseline: str = ""
-    part: str = ""
+    part: str = ""  # Part of the data set; empty for all.
     measured: dict[str, Measured] = field(default_factory=dict, repr=False, compare=False)
 
     def to_dict(self) -> dict[str, Any]:

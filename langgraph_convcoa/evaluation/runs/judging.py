@@ -14,8 +14,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import HumanMessage
 
 from langgraph_convcoa.errors import ModelError
-from langgraph_convcoa.evaluation.records import Answered, History
-from langgraph_convcoa.evaluation.runs.conversations import Questions, references_of
+from langgraph_convcoa.evaluation.records import Answered, History, Questions, references_of
 from langgraph_convcoa.evaluation.runs.folder import RunFolder
 from langgraph_convcoa.evaluation.runs.run import PATIENCE, RunSettings, completed, hopeless, unkept
 from langgraph_convcoa.reasoning.models import call_error, load_chat_model
@@ -127,8 +126,8 @@ class Judge:
 def read_marks(reply: str) -> Marks | None:
     """The marks of a judge's reply: four whole numbers from 0 to 2 in a JSON object; None for any other reply."""
     found = _object(reply)
-    marks = {name: mark for name in CRITERIA if (mark := _mark(found.get(name))) is not None}
-    return Marks(**marks, reason=_reason(found)) if len(marks) == len(CRITERIA) else None
+    marks = {name: int(mark) for name in CRITERIA if (mark := str(found.get(name)).strip()) in ("0", "1", "2")}
+    return Marks(**marks, reason=found["reason"]) if len(marks) == len(CRITERIA) else None
 
 
 def read_better(reply: str) -> tuple[str, str] | None:
@@ -136,21 +135,14 @@ def read_better(reply: str) -> tuple[str, str] | None:
     found = _object(reply)
     said = str(found.get("better", "")).strip().strip(".").lower().removeprefix("answer ")
     better = {"a": "A", "b": "B", "tie": "tie"}.get(said)
-    return None if better is None else (better, _reason(found))
+    return None if better is None else (better, found["reason"])
 
 
-def _object(reply: str) -> Mapping[str, object]:
-    found = read_json(reply)
-    return {str(key).strip().lower(): value for key, value in found.items()} if isinstance(found, Mapping) else {}
-
-
-def _mark(value: object) -> int | None:
-    text = str(value).strip() if isinstance(value, int | str) and not isinstance(value, bool) else ""
-    return int(text) if text in ("0", "1", "2") else None
-
-
-def _reason(found: Mapping[str, object]) -> str:
-    return flat(str(found.get("reason") or ""))
+def _object(reply: str) -> dict[str, Any]:
+    """The JSON object of a reply under lower-case names, with a reason that may be empty; {} if there is no object."""
+    value = read_json(reply)
+    found = {str(key).strip().lower(): entry for key, entry in value.items()} if isinstance(value, Mapping) else {}
+    return found | {"reason": flat(str(found.get("reason") or ""))}
 
 
 def _cut(text: str, most: int) -> str:

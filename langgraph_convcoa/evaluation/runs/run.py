@@ -18,12 +18,10 @@ from langchain_core.runnables import RunnableConfig
 
 from langgraph_convcoa.datasets.queries import Query
 from langgraph_convcoa.errors import ConvCoAError, ModelError, check_least
-from langgraph_convcoa.evaluation.methods.base import Answerer
+from langgraph_convcoa.evaluation.methods.prompting import Answerer
 from langgraph_convcoa.evaluation.metrics import answer_metrics
-from langgraph_convcoa.evaluation.records import Answered, Costs, Turn
-from langgraph_convcoa.evaluation.runs.conversations import Conversation, Questions, own_history, references_of
-from langgraph_convcoa.evaluation.runs.folder import RunFolder
-from langgraph_convcoa.evaluation.runs.reply_cache import KEPT, ReplyCacheError
+from langgraph_convcoa.evaluation.records import Answered, Conversation, Costs, Questions, Turn, own_history, references_of
+from langgraph_convcoa.evaluation.runs.folder import KEPT, ReplyCacheError, RunFolder
 from langgraph_convcoa.reasoning.models import status_code
 from langgraph_convcoa.retrieval.progress import Progress, track
 from langgraph_convcoa.training.interruption import interruptions

@@ -16,8 +16,7 @@ from langgraph_convcoa.datasets.queries import Query
 from langgraph_convcoa.errors import InputError, ModelError, check_least, first_line, require
 from langgraph_convcoa.files import replacing_folder
 from langgraph_convcoa.retrieval.progress import Progress
-from langgraph_convcoa.training.planner.environment import Environment, playable
-from langgraph_convcoa.training.planner.reward import mean_figures
+from langgraph_convcoa.training.planner.environment import Environment, mean_figures, playable
 from langgraph_convcoa.training.trainer import Unfinished, board, run, writable
 
 CONFIG, CURVE, PLANS = "planner.json", "training.jsonl", "plans.jsonl"
