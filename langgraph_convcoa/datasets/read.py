@@ -21,6 +21,7 @@ from langgraph_convcoa.datasets.queries import Dataset, Entries, Query, passage,
 from langgraph_convcoa.datasets.rows import Row, json_document, json_lines, table_rows, text_lines
 from langgraph_convcoa.errors import InputError
 
+Needed = Literal["required", "optional"]
 KNOWN = (
     "a folder of queries.jsonl and corpus.jsonl (gzipped or not), or files of QReCC, TopiOCQA, QuAC, CoQA, MTRAG, "
     "WebQuestions, BIG-bench, Social IQa, TruthfulQA, StrategyQA, FEVER, ASQA, HotpotQA, 2WikiMultiHopQA, "
@@ -56,11 +57,7 @@ _FILES = (".jsonl", ".jsonl.gz", ".tsv", ".tsv.gz")
 
 
 def load_dataset(
-    path: str | Path,
-    *,
-    split: str | None = None,
-    max_passages: int | None = None,
-    passages: Literal["required", "optional"] = "required",
+    path: str | Path, *, split: str | None = None, max_passages: int | None = None, passages: Needed = "required"
 ) -> Dataset:
     """Read a data set: a folder of `queries.jsonl[.gz]` and `corpus.jsonl[.gz]`, or one in a published format.
 
@@ -96,11 +93,7 @@ def load_dataset(
 
 
 def load_part(
-    path: str | Path,
-    split: str | None = None,
-    *,
-    max_passages: int | None = None,
-    passages: Literal["required", "optional"] = "required",
+    path: str | Path, split: str | None = None, *, max_passages: int | None = None, passages: Needed = "required"
 ) -> tuple[Dataset, str]:
     """Read the queries of one split with the whole corpus. Returns them and a name of that part.
 

@@ -23,6 +23,7 @@ from langgraph_convcoa.verification.trained import as_verifier
 from langgraph_convcoa.verification.verdicts import judge
 from langgraph_convcoa.verification.verifier import LexicalVerifier, Verifier
 
+VERIFIERS = ("default", "lexical")
 _BINS = 5
 _THRESHOLDS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 _FAITHFUL, _FULLY = 3.0, 4.0
@@ -96,10 +97,7 @@ class VerificationReport(Report):
 
 
 def evaluate_verification(
-    claims: Sequence[LabelledClaim],
-    verifiers: Sequence[str | Verifier] = ("default", "lexical"),
-    *,
-    progress: Progress = False,
+    claims: Sequence[LabelledClaim], verifiers: Sequence[str | Verifier] = VERIFIERS, *, progress: Progress = False
 ) -> VerificationReport:
     """Judge labelled claims as a graph does (`judge`), with several verifiers.
 
@@ -184,7 +182,7 @@ class RatingsReport(Report):
 
 
 def evaluate_ratings(
-    answers: Sequence[RatedAnswer], verifiers: Sequence[str | Verifier] = ("default", "lexical"), *, progress: Progress = False
+    answers: Sequence[RatedAnswer], verifiers: Sequence[str | Verifier] = VERIFIERS, *, progress: Progress = False
 ) -> RatingsReport:
     """Score the sentences of rated answers as a graph does, against their passages and the conversation.
 

@@ -10,7 +10,6 @@ import re
 import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import Any
 
 from langchain_core.callbacks import BaseCallbackHandler
@@ -31,6 +30,7 @@ from langgraph_convcoa.reasoning.extractive.reasoner import ExtractiveReasoner
 from langgraph_convcoa.reasoning.prompts import render
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 
+_ReasonerOf = Callable[[Kit], Reasoner]
 _MOST_THREADS = 256
 """Number of conversations whose threads are kept. It must exceed the number that runs at once."""
 _PATIENT = 600.0
@@ -45,17 +45,13 @@ def make_extractive(kit: Kit, name: str = "extractive") -> Answerer:
 
 
 def make_ours(
-    kit: Kit,
-    name: str = "ours",
-    *,
-    settings: Mapping[str, Any] = MappingProxyType({}),
-    reasoner: Callable[[Kit], Reasoner] | None = None,
+    kit: Kit, name: str = "ours", *, settings: Mapping[str, Any] | None = None, reasoner: _ReasonerOf | None = None
 ) -> Answerer:
     """The graph with the kit's model and retriever; `settings` override those of the kit.
 
     A reply that was asked for again counts as malformed. So does a turn whose correction had no answer to a sub-question.
     """
-    given = {"k": kit.settings.k or kit.k, "action_timeout": _PATIENT, **settings}
+    given = {"k": kit.settings.k or kit.k, "action_timeout": _PATIENT, **(settings or {})}
     context = kit.settings.model_copy(update=given)
     made = ChatModelReasoner(kit.chat_model()) if reasoner is None else reasoner(kit)
     graph, saver = build_graph(reasoner=made, retriever=kit.retriever, context=context), InMemorySaver()
