@@ -18,8 +18,7 @@ import pytest
 from langgraph_convcoa.actions.web.pages import WebCache
 from langgraph_convcoa.errors import InputError, StoreError
 from langgraph_convcoa.evaluation.records import Answered
-from langgraph_convcoa.evaluation.runs.folder import RunFolder
-from langgraph_convcoa.evaluation.runs.reply_cache import ReplyCache, ReplyCacheError, keep_replies
+from langgraph_convcoa.evaluation.runs.folder import ReplyCache, ReplyCacheError, RunFolder, keep_replies
 from langgraph_convcoa.files import open_sqlite
 from langgraph_convcoa.retrieval.encoders.cache import PatternCache
 from langgraph_convcoa.storage import default_store

@@ -11,8 +11,8 @@ from typing import Any
 from langchain_core.runnables import RunnableConfig, RunnableLambda
 
 from langgraph_convcoa.chain import ChainItem
-from langgraph_convcoa.evaluation.methods.base import Answerer, Kit, conversation
 from langgraph_convcoa.evaluation.methods.ours import make_ours
+from langgraph_convcoa.evaluation.methods.prompting import Answerer, Kit, conversation
 from langgraph_convcoa.evaluation.methods.registry import Method
 from langgraph_convcoa.evaluation.records import Outcome, Turn
 from langgraph_convcoa.reasoning.base import Corrected, Correction, CorrectRequest, Unsolved

@@ -9,7 +9,7 @@ from __future__ import annotations
 from langchain_core.documents import Document
 
 from langgraph_convcoa.chain import ActionChain, ActionNode, ChainItem
-from langgraph_convcoa.evaluation.methods.base import Asking
+from langgraph_convcoa.evaluation.methods.prompting import Asking
 from langgraph_convcoa.evaluation.records import Outcome
 from langgraph_convcoa.reasoning.parsing import parse_chain
 from langgraph_convcoa.verification.mrfs import conv_mrfs

@@ -17,7 +17,7 @@ from experiments.baselines.without_retrieval import (
     self_consistency,
     tree_of_thoughts,
 )
-from langgraph_convcoa.evaluation.methods.base import Asking, as_method
+from langgraph_convcoa.evaluation.methods.prompting import Asking, as_method
 from langgraph_convcoa.evaluation.methods.registry import METHODS, Method
 from langgraph_convcoa.evaluation.records import Outcome
 

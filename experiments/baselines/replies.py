@@ -6,7 +6,7 @@ import re
 
 from langchain_core.messages import HumanMessage
 
-from langgraph_convcoa.evaluation.methods.base import Asking
+from langgraph_convcoa.evaluation.methods.prompting import Asking
 from langgraph_convcoa.evaluation.records import Outcome
 
 _TEMPERATURE = 0.7

@@ -16,7 +16,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from experiments.baselines.replies import last_line, short_answer
 from experiments.baselines.worked import WORKED
-from langgraph_convcoa.evaluation.methods.base import Asking
+from langgraph_convcoa.evaluation.methods.prompting import Asking
 from langgraph_convcoa.evaluation.records import Outcome
 from langgraph_convcoa.text.citations import without_marks
 from langgraph_convcoa.verification.premise import Evidence

@@ -10,7 +10,7 @@ from langchain_core.documents import Document
 
 from experiments.baselines.replies import last_line, short_answer
 from experiments.baselines.worked import WORKED
-from langgraph_convcoa.evaluation.methods.base import Asking
+from langgraph_convcoa.evaluation.methods.prompting import Asking
 from langgraph_convcoa.evaluation.records import Outcome
 
 SELF_ASK = (

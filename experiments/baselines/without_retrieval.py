@@ -7,7 +7,7 @@ from collections import Counter
 
 from experiments.baselines.replies import concluded, last_line, samples, short_answer, short_reply
 from experiments.baselines.worked import WORKED
-from langgraph_convcoa.evaluation.methods.base import Asking
+from langgraph_convcoa.evaluation.methods.prompting import Asking
 from langgraph_convcoa.evaluation.records import Outcome
 
 FEW_SHOT = "Answer the last question in the way of the examples before it. Write only the answer."

@@ -13,8 +13,7 @@ from experiments.bench.question import bench_question
 from experiments.bench.training import METHODS, training_cost
 from langgraph_convcoa.cli.console import print_report
 from langgraph_convcoa.cli.documents import open_cache
-from langgraph_convcoa.datasets.passages import load_distractors
-from langgraph_convcoa.datasets.read import load_dataset
+from langgraph_convcoa.datasets.read import load_dataset, load_distractors
 from langgraph_convcoa.evaluation.reports.kit import Report
 from langgraph_convcoa.retrieval.encoders.base import DEFAULT_ENCODER
 from langgraph_convcoa.retrieval.engine.choose import open_engine

@@ -12,7 +12,7 @@ from langgraph_convcoa.retrieval.documents.split import pattern_text
 from langgraph_convcoa.retrieval.encoders.base import Vectors
 from langgraph_convcoa.retrieval.query.query_encoder_module import QueryEncoderModule
 from langgraph_convcoa.retrieval.query.query_text import Reading
-from langgraph_convcoa.training.encoded import EncodedData, QueryItem
+from langgraph_convcoa.training.data import EncodedData, QueryItem
 from langgraph_convcoa.training.losses import dpr_loss, gold_mask
 
 _PASSAGE_TOKENS = 256
@@ -35,7 +35,7 @@ class DualLoss:
     """
 
     def __init__(self, data: EncodedData, negatives: int = 3) -> None:
-        self.patterns, self.negatives = data.patterns, negatives
+        self.patterns, self.negatives = data.memory.patterns, negatives
         self._texts = [pattern_text(passage) for passage in data.memory.passages]
 
     def __call__(self, dual: DualEncoder, items: Sequence[QueryItem]) -> Tensor:

@@ -26,8 +26,7 @@ from langgraph_convcoa.retrieval.query.conversation_state import mixed_states
 from langgraph_convcoa.retrieval.query.query_encoder_module import QueryEncoderModule
 from langgraph_convcoa.retrieval.query.query_text import Reading
 from langgraph_convcoa.retrieval.scoring.topk import search
-from langgraph_convcoa.training.data import TrainingData
-from langgraph_convcoa.training.encoded import EncodedData, QueryItem, encode_examples, query_items
+from langgraph_convcoa.training.data import EncodedData, QueryItem, TrainingData, encode_examples, query_items
 from langgraph_convcoa.training.head import HEAD_RATES, HeadLoss, HeadSettings, HopfieldHead
 from langgraph_convcoa.training.losses import Ranked
 from langgraph_convcoa.training.query_encoder import QueryEncoderLoss
@@ -142,7 +141,7 @@ class _Comparison:
 
     def of(self, name: str) -> MethodCost:
         if name == "head":
-            head, chosen = HopfieldHead(self.found.patterns.d), HeadSettings()
+            head, chosen = HopfieldHead(self.found.memory.patterns.d), HeadSettings()
             learned = [example for example in self.found.examples if example.positive >= 0]
             head_loss = HeadLoss(self.found, 0.0, chosen.identity, chosen.negatives)
             return self._cost(name, head, head_loss, learned, partial(self._rank_of_head, head), HEAD_RATES)
@@ -167,7 +166,7 @@ class _Comparison:
 
     def _reciprocal_rank(self, states: Vectors, items: Sequence[Ranked]) -> float:
         """The mean reciprocal rank of the best gold memory set; 0 beyond the hundredth."""
-        found = search(self.measured.patterns, states, k=100)
+        found = search(self.measured.memory.patterns, states, k=100)
         ranks = [np.flatnonzero(np.isin(ranking.indices, item.gold)) for ranking, item in zip(found, items, strict=True)]
         return float(np.mean([1 / (1 + rank[0]) if len(rank) else 0.0 for rank in ranks]))
 

@@ -12,10 +12,9 @@ from typing import Any
 
 from experiments.blind.sheets import KEY, TABLE
 from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.evaluation.metrics.judge import CRITERIA, MOST, Marks
-from langgraph_convcoa.evaluation.reports.figures import MarkFigures, PreferenceFigures, mark_figures, preference_figures
 from langgraph_convcoa.evaluation.reports.kit import Report, Table, shown
-from langgraph_convcoa.evaluation.runs.judging import Marked, Preference
+from langgraph_convcoa.evaluation.reports.run import MarkFigures, PreferenceFigures, mark_figures, preference_figures
+from langgraph_convcoa.evaluation.runs.judging import CRITERIA, MOST, Marked, Marks, Preference
 
 _OPENED = "judgements.jsonl"
 

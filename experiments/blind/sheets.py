@@ -19,9 +19,8 @@ from langgraph_convcoa.datasets.queries import Query
 from langgraph_convcoa.datasets.read import load_dataset
 from langgraph_convcoa.datasets.rows import json_lines
 from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.evaluation.metrics.judge import CRITERIA
-from langgraph_convcoa.evaluation.records import Answered
-from langgraph_convcoa.evaluation.runs.conversations import references_of
+from langgraph_convcoa.evaluation.records import ANSWERED, Answered, references_of
+from langgraph_convcoa.evaluation.runs.judging import CRITERIA
 from langgraph_convcoa.text.citations import without_marks
 
 COLUMNS = ("item", "answer", *CRITERIA, "rank", "reason")
@@ -130,7 +129,7 @@ def _answers(runs: Sequence[str | Path], methods: Sequence[str]) -> dict[str, di
         own: dict[str, dict[str, Answered]] = {}
         for row in json_lines(file):
             try:
-                one = Answered.from_dict(dict(row))
+                one = ANSWERED.validate_python(dict(row))
             except ValueError as error:
                 raise InputError(f"{row.where}: not an answer of a run") from error
             if one.method in methods or not methods:

@@ -15,12 +15,11 @@ from experiments.baselines.methods import ALL_METHODS
 from experiments.costs.scripted import Script, ScriptedQuestion
 from experiments.costs.scripted_model import ScriptedServer
 from langgraph_convcoa.context import ConvCoAContext
-from langgraph_convcoa.evaluation.methods.base import Kit
+from langgraph_convcoa.evaluation.methods.prompting import Kit
 from langgraph_convcoa.evaluation.methods.registry import check_methods, make_method
 from langgraph_convcoa.evaluation.records import Costs, Turn
 from langgraph_convcoa.evaluation.reports.kit import Report, Table
-from langgraph_convcoa.evaluation.runs.meter import Meter
-from langgraph_convcoa.evaluation.runs.run import completed
+from langgraph_convcoa.evaluation.runs.run import Meter, completed
 from langgraph_convcoa.reasoning.models import load_chat_model
 from langgraph_convcoa.retrieval.progress import Progress, track
 

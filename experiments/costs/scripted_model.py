@@ -18,7 +18,7 @@ from typing import Any
 
 from experiments.baselines import chain_of_action, search_in_the_chain, with_retrieval, without_retrieval
 from experiments.costs.scripted import NOT_KNOWN, Script, ScriptedQuestion, ScriptedSub
-from langgraph_convcoa.evaluation.methods import prompting, react
+from langgraph_convcoa.evaluation.methods import prompting
 
 _PIECE = re.compile(r"[^\W\d_]{1,6}|\d{1,3}|[^\w\s]|_")
 _CHUNK = 16
@@ -248,7 +248,7 @@ _BY_MARKER: Mapping[str, Callable[[_Prompt], str]] = MappingProxyType(
         without_retrieval.CARRY_OUT: _thought,
         without_retrieval.VOTE: lambda prompt: "They say the same.\nThe best choice is 1",
         with_retrieval.SELF_ASK: _followed_up,
-        react.INSTRUCTION: _acted,
+        prompting.REACT: _acted,
         with_retrieval.DSP_SEARCH: _hopped,
         with_retrieval.DSP_PREDICT: lambda prompt: f"The context says it.\nAnswer: {prompt.one.answer}",
         search_in_the_chain.INSTRUCTION: _chained,

@@ -47,7 +47,7 @@ def train_pairs(
     numbers = {text: number for number, text in enumerate(dict.fromkeys(texts.values()))}
     pairs: list[Pair] = [
         (query.two_turns, tuple(numbers[texts[identity]] for identity in query.gold if identity in texts))
-        for query in dataset.answerable()
+        for query in dataset.answerable(texts)
     ]
     encoder = load(model, attention)
     settings = TrainingSettings(steps=steps, batch_size=_BATCH, learning_rate=learning_rate, seed=seed)

@@ -10,8 +10,8 @@ from pathlib import Path
 from experiments.graph_reader.comparison import answer, comparison
 from experiments.graph_reader.model import ReaderSettings
 from experiments.graph_reader.training import reader_examples, train_reader
+from langgraph_convcoa.datasets.queries import split_part
 from langgraph_convcoa.datasets.read import load_dataset, load_part
-from langgraph_convcoa.datasets.splits import split_part
 from langgraph_convcoa.training.trainer import TrainingSettings
 
 

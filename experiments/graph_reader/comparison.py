@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from experiments.graph_reader.model import GraphReaderModel
 from experiments.graph_reader.training import ReaderExample
-from langgraph_convcoa.evaluation.metrics.answers import answer_metrics
-from langgraph_convcoa.evaluation.metrics.significance import Sample, bootstrap_interval, paired_test
+from langgraph_convcoa.evaluation.metrics import Sample, answer_metrics, bootstrap_interval, paired_test
 from langgraph_convcoa.retrieval.progress import Progress, track
 
 MEASURES = ("em", "f1")

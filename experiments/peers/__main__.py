@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from experiments.peers.readers import peer_rankers
 from langgraph_convcoa.cli.console import print_report
 from langgraph_convcoa.cli.documents import open_cache
-from langgraph_convcoa.datasets.passages import load_distractors
-from langgraph_convcoa.datasets.read import load_part
+from langgraph_convcoa.datasets.read import load_distractors, load_part
 from langgraph_convcoa.evaluation.retrieval.compare import evaluate_retrieval
 from langgraph_convcoa.evaluation.retrieval.rankers import passage_pool
 from langgraph_convcoa.retrieval.encoders.base import DEFAULT_ENCODER

@@ -10,9 +10,8 @@ from pathlib import Path
 from experiments.planner.comparison import MEASURES, compare, write_plans
 from langgraph_convcoa.cli.documents import searched
 from langgraph_convcoa.datasets.read import load_part
-from langgraph_convcoa.evaluation.runs.conversations import sample_conversations
-from langgraph_convcoa.training.planner.environment import Environment, playable
-from langgraph_convcoa.training.planner.reward import RewardSettings
+from langgraph_convcoa.evaluation.records import sample_conversations
+from langgraph_convcoa.training.planner.environment import Environment, RewardSettings, playable
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -15,10 +15,9 @@ import numpy as np
 import torch
 
 from langgraph_convcoa.datasets.queries import Query
-from langgraph_convcoa.evaluation.metrics.significance import Sample, bootstrap_interval, paired_test
-from langgraph_convcoa.training.planner.environment import Environment
+from langgraph_convcoa.evaluation.metrics import Sample, bootstrap_interval, paired_test
+from langgraph_convcoa.training.planner.environment import Environment, TurnReward, answer_matches, turn_reward, verdict_of
 from langgraph_convcoa.training.planner.grpo import load_planner
-from langgraph_convcoa.training.planner.reward import TurnReward, answer_matches, turn_reward, verdict_of
 
 MEASURES = (
     "reward",

@@ -77,8 +77,7 @@ def retrieval(
       convcoa evaluate retrieval data/abg_coqa data/pacific --split dev --model my-model --methods bm25,untrained,trained
       convcoa evaluate retrieval topiocqa/ --split dev --index wiki-index --json
     """
-    from langgraph_convcoa.datasets.passages import load_distractors
-    from langgraph_convcoa.datasets.read import load_part
+    from langgraph_convcoa.datasets.read import load_distractors, load_part
     from langgraph_convcoa.evaluation.retrieval.compare import evaluate_retrieval, evaluate_sources
     from langgraph_convcoa.retrieval.encoders.base import DEFAULT_ENCODER
     from langgraph_convcoa.retrieval.encoders.sentence_transformer import SentenceTransformerEncoder
@@ -188,8 +187,7 @@ def verification(
       convcoa evaluate verification judgements.jsonl.gz
     """
     from langgraph_convcoa.datasets.labelled_claims import has_ratings, packaged_claims, read_claims, read_rated_answers
-    from langgraph_convcoa.evaluation.verification.answers import evaluate_ratings
-    from langgraph_convcoa.evaluation.verification.claims import evaluate_verification
+    from langgraph_convcoa.evaluation.verification import evaluate_ratings, evaluate_verification
 
     if data is not None and has_ratings(data):
         print_report(evaluate_ratings(list(read_rated_answers(data)), names_of(verifiers), progress=True), as_json)

@@ -240,7 +240,7 @@ def read_all(
 ) -> Generator[Document]:
     """The documents of all paths, or the passages of collections, one after another."""
     if passages:
-        from langgraph_convcoa.datasets.passages import stream_passages
+        from langgraph_convcoa.datasets.read import stream_passages
 
         yield from chain.from_iterable(map(stream_passages, map(Path, paths)))
         return

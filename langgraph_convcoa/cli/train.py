@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from langgraph_convcoa.datasets.queries import Dataset
     from langgraph_convcoa.training.head import HeadSettings
-    from langgraph_convcoa.training.planner.reward import RewardSettings
+    from langgraph_convcoa.training.planner.environment import RewardSettings
     from langgraph_convcoa.training.query_encoder import QueryEncoderSettings
 
 _kind, _length, _run = map(panel, ("What is trained", "Length", "The run"))
@@ -100,8 +100,8 @@ def train(
     from langgraph_convcoa.retrieval.query.model import RetrieverModel
     from langgraph_convcoa.training.data import load_single_turn, load_training_data
     from langgraph_convcoa.training.head import train_head
-    from langgraph_convcoa.training.job import TrainingJob, model_parts
     from langgraph_convcoa.training.query_encoder import train_query_encoder
+    from langgraph_convcoa.training.trainer import TrainingJob, model_parts
 
     cache = None if no_cache else open_cache()
     job = TrainingJob(out, resume, device, logs, cache, progress=True, command=command_line(ctx))
@@ -234,7 +234,7 @@ class PlannerOptions:
     def reward(self) -> RewardSettings:
         from pydantic import ImportString, TypeAdapter, ValidationError
 
-        from langgraph_convcoa.training.planner.reward import RewardSettings
+        from langgraph_convcoa.training.planner.environment import RewardSettings
 
         known = ("final", "kept", "hallucinated", "retrieval", "malformed")
         given: dict[str, Any] = {"match": self.match}
@@ -307,9 +307,8 @@ def train_planner(
 
 def _turns(data: list[Path], *, own: bool) -> Dataset:
     """The training parts of all data as one data set. With `own` the data must have passages."""
-    from langgraph_convcoa.datasets.queries import Dataset
+    from langgraph_convcoa.datasets.queries import Dataset, split_part
     from langgraph_convcoa.datasets.read import load_dataset
-    from langgraph_convcoa.datasets.splits import split_part
     from langgraph_convcoa.training.data import add_passages
 
     parts = [split_part(load_dataset(path, passages="required" if own else "optional"), "train").dataset for path in data]

@@ -17,15 +17,12 @@ PARTS: tuple[Literal["train", "test"], ...] = ("train", "test")
 
 @dataclass(frozen=True)
 class LabelledClaim:
-    """A claim, its evidence as pairs of title and text, and whether the evidence supports all of it.
-
-    `kind` names the part that a false claim changes or a true claim rewords: roles, direction, numbers, addition, ...
-    """
+    """A claim with its evidence."""
 
     claim: str
-    evidence: tuple[tuple[str, str], ...]
-    supported: bool
-    kind: str = ""
+    evidence: tuple[tuple[str, str], ...]  # pairs of title and text
+    supported: bool  # whether the evidence supports all of the claim
+    kind: str = ""  # the part that a false claim changes or a true claim rewords: roles, direction, numbers, addition, ...
 
 
 def packaged_claims(part: Literal["train", "test"] = "test") -> list[LabelledClaim]:
@@ -68,17 +65,13 @@ def read_claims(path: str | Path) -> Iterator[LabelledClaim]:
 
 @dataclass(frozen=True)
 class RatedAnswer:
-    """An answer, the passages that it was written from, and how faithful people found it.
-
-    `faithfulness`: the mean of their ratings, from 1 (not) to 4 (fully). `question`: the question that it answers. `history`:
-    the earlier questions of the conversation with their answers.
-    """
+    """An answer, the passages that it was written from, and how faithful people found it."""
 
     answer: str
     evidence: tuple[tuple[str, str], ...]
-    faithfulness: float
-    question: str = ""
-    history: tuple[tuple[str, str], ...] = ()
+    faithfulness: float  # the mean of their ratings, from 1 (not) to 4 (fully)
+    question: str = ""  # the question that it answers
+    history: tuple[tuple[str, str], ...] = ()  # earlier questions of the conversation with their answers
 
 
 def has_ratings(path: str | Path) -> bool:

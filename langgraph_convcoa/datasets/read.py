@@ -1,32 +1,38 @@
-"""The reader of data sets: the library's own folder format, BEIR folders and published files."""
+"""The readers of data sets (the library's own folders, BEIR folders and published files) and of their passages.
+
+Passages are streamed: only those that are kept need memory.
+"""
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Iterable, Iterator
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Literal
 
 from langchain_core.documents import Document
 
-from langgraph_convcoa.datasets.formats import conversations, multi_hop, questions
-from langgraph_convcoa.datasets.formats.conversations import is_beir, query_files, read_beir, resolve_pages
-from langgraph_convcoa.datasets.passages import collect_passages, find_file, passage_files
-from langgraph_convcoa.datasets.queries import Dataset, Entries, Query, splits_of
+from langgraph_convcoa.datasets.formats import conversations, questions
+from langgraph_convcoa.datasets.formats.conversations import is_beir, page_of, query_files, read_beir, resolve_pages
+from langgraph_convcoa.datasets.queries import Dataset, Entries, Query, passage, split_of, split_part, splits_of
 from langgraph_convcoa.datasets.rows import Row, json_document, json_lines, table_rows, text_lines
-from langgraph_convcoa.datasets.splits import split_of, split_part
 from langgraph_convcoa.errors import InputError
 
+Needed = Literal["required", "optional"]
 KNOWN = (
     "a folder of queries.jsonl and corpus.jsonl (gzipped or not), or files of QReCC, TopiOCQA, QuAC, CoQA, MTRAG, "
     "WebQuestions, BIG-bench, Social IQa, TruthfulQA, StrategyQA, FEVER, ASQA, HotpotQA, 2WikiMultiHopQA, "
     "MuSiQue, CompMix or TimeQuestions"
 )
 _FIELDS = ("id", "question", "history", "gold", "rewrite", "answer", "answers", "split", "conversation_id")
+_TURN = {"Conversation_no", "Turn_no", "Question"}
 _FORMATS: tuple[tuple[Callable[[Row], bool] | set[str], Callable[[Row], Entries]], ...] = (
-    (conversations.is_topiocqa, conversations.read_topiocqa),
-    (conversations.is_qrecc, conversations.read_qrecc),
+    *((_TURN | {key}, conversations.read_topiocqa) for key in ("Gold_passage", "Topic")),
+    ({"conv_id", "turn_id", "question", "positive_ctxs"}, conversations.read_topiocqa),
+    *((_TURN | {key}, conversations.read_qrecc) for key in ("Rewrite", "Truth_rewrite", "Answer_URL", "Truth_passages")),
     (conversations.is_quac, conversations.read_quac),
     ({"story", "questions", "answers"}, conversations.read_coqa),
     ({"task_id", "input", "contexts"}, conversations.read_mtrag_task),
@@ -36,22 +42,22 @@ _FORMATS: tuple[tuple[Callable[[Row], bool] | set[str], Callable[[Row], Entries]
     (questions.is_webquestions, questions.read_webquestions),
     ({"qid", "question"}, questions.read_strategyqa),
     ({"ambiguous_question"}, questions.read_asqa),
-    ({"question", "context", "supporting_facts"}, multi_hop.read_hotpotqa),
-    ({"id", "question", "paragraphs"}, multi_hop.read_musique),
+    ({"question", "context", "supporting_facts"}, questions.read_hotpotqa),
+    ({"id", "question", "paragraphs"}, questions.read_musique),
     ({"question", "entities", "answers"}, questions.read_compmix),
     ({"Id", "Question", "Answer", "Temporal question type"}, questions.read_timequestions),
 )
 """How the first row of a file shows the format (by keys, or by a function), and the reader of its rows."""
 _JOINED = {questions.read_socialiqa: questions.join_labels, questions.read_strategyqa: questions.join_paragraphs}
 """For formats of several files, the function that joins their rows."""
+_ID_KEYS = ("id", "_id", "passage_id")
+_TEXT_KEYS = ("text", "contents")
+_QUESTIONS = re.compile(r"^queries\.jsonl|_(?:lastturn|questions|rewrite)\.jsonl$")
+_FILES = (".jsonl", ".jsonl.gz", ".tsv", ".tsv.gz")
 
 
 def load_dataset(
-    path: str | Path,
-    *,
-    split: str | None = None,
-    max_passages: int | None = None,
-    passages: Literal["required", "optional"] = "required",
+    path: str | Path, *, split: str | None = None, max_passages: int | None = None, passages: Needed = "required"
 ) -> Dataset:
     """Read a data set: a folder of `queries.jsonl[.gz]` and `corpus.jsonl[.gz]`, or one in a published format.
 
@@ -67,9 +73,8 @@ def load_dataset(
         max_passages: Keep about this many passages in memory: the gold ones and the first others.
         passages: "optional" also reads questions without passages; the corpus is empty then.
 
-    Raises:
-        InputError: The format is not known, a file cannot be read, a row is wrong or its id occurs twice (the message has the
-            file and line), no query is in the split, or required passages are missing.
+    Raises InputError if the format is not known, a file cannot be read, a row is wrong or its id occurs twice (the message has
+    the file and line), no query is in the split, or required passages are missing.
     """
     place = Path(path)
     if not place.exists():
@@ -88,11 +93,7 @@ def load_dataset(
 
 
 def load_part(
-    path: str | Path,
-    split: str | None = None,
-    *,
-    max_passages: int | None = None,
-    passages: Literal["required", "optional"] = "required",
+    path: str | Path, split: str | None = None, *, max_passages: int | None = None, passages: Needed = "required"
 ) -> tuple[Dataset, str]:
     """Read the queries of one split with the whole corpus. Returns them and a name of that part.
 
@@ -113,27 +114,23 @@ def load_part(
 
 def _read(place: Path, *, required: bool) -> tuple[list[Query], list[Document], list[Path]]:
     """The queries of a data set, the passages that its question files carry, and its passage files."""
+    inside = sorted(place.iterdir()) if place.is_dir() else []
+    files = [file for file in inside if file.is_file() and file.name.endswith(_FILES)]
     if place.is_dir() and is_beir(place):
-        asked = set(query_files(place).values())
-        beir = _unique(read_beir(place))
-        return beir, [], [file for file in passage_files(place) if file not in asked and file.name != "qrels.tsv"]
-    if place.is_dir() and (queries := find_file(place, "queries")) is not None:
+        asked = {*query_files(place).values(), place / "qrels.tsv"}
+        return _unique(read_beir(place)), [], [file for file in files if file not in asked]
+    if place.is_dir() and (own := find_file(place, "queries")) is not None:
         corpus = find_file(place, "corpus")
         if corpus is None and required:
             raise InputError(f"{place} has no corpus.jsonl or corpus.jsonl.gz.")
-        return _unique(_read_queries(queries)), [], [corpus] if corpus else []
-    found: list[Query | Document] = []
-    files = []
-    for file in sorted(place.iterdir()) if place.is_dir() else [place]:
-        entries = _read_published(file)
-        if entries is not None:
-            found += entries
-        elif place.is_dir() and file in passage_files(place):
-            files.append(file)
+        return _unique(_read_queries(own)), [], [corpus] if corpus else []
+    published = {file: [*entries] for file in inside or [place] if (entries := _read_published(file)) is not None}
+    found = [entry for entries in published.values() for entry in entries]
     if not found:
         raise InputError(f"{place} is in no known format; name {KNOWN}.")
-    published = _unique(entry for entry in found if isinstance(entry, Query))
-    return published, [entry for entry in found if isinstance(entry, Document)], files
+    carried = [entry for entry in found if isinstance(entry, Document)]
+    files = [file for file in files if file not in published]
+    return _unique(entry for entry in found if isinstance(entry, Query)), carried, files
 
 
 def _read_queries(path: Path) -> Iterator[Query]:
@@ -224,3 +221,92 @@ def _places(path: Path, value: Any) -> Iterator[tuple[Any, str]]:
             for identity, entry in part.items():
                 named = {"sample_id": identity, "split": split}
                 yield (entry | named if isinstance(entry, dict) else entry), f"{path}, {split} {identity}"
+
+
+def stream_passages(path: str | Path) -> Iterator[Document]:
+    r"""The passages of a file, or of all passage files in a folder and its subfolders, one after the other.
+
+    A passage file is JSON Lines of {"id" or "_id", "title", "text" or "contents"}, or a TSV with those names in its first
+    line. In a folder with a `corpus.jsonl` only that file is read. Questions are never read. Equal ids are not checked.
+    """
+    place = Path(path)
+    if not place.exists():
+        raise InputError(f"{place} does not exist; name a passage file (.jsonl or .tsv) or a folder of them.")
+    files = _collection(place) if place.is_dir() else [place]
+    found = (_document(row) for file in files for row in _rows(file))
+    first = next(found, None)
+    if first is None:
+        raise InputError(f"{place} has no passages: they are rows of .jsonl or .tsv files with an id and a text.")
+    return chain([first], found)
+
+
+def find_file(folder: Path, stem: str) -> Path | None:
+    """The file of this name with the ending .jsonl or .jsonl.gz."""
+    return next((folder / name for name in (f"{stem}.jsonl", f"{stem}.jsonl.gz") if (folder / name).is_file()), None)
+
+
+def collect_passages(
+    files: Iterable[Path], carried: Iterable[Document], wanted: Collection[str], limit: int | None
+) -> list[Document]:
+    """The passages of files and those of question files (`carried`), each id once.
+
+    With a limit, about that many passages are kept: the wanted ones (by id, or by page of QReCC) and the first others.
+    """
+    kept: dict[str, Document] = {}
+    places: dict[str, str] = {}
+    others = None if limit is None else max(0, limit - len(wanted))
+    for document in carried:
+        identity = str(document.id)
+        if kept.setdefault(identity, document).page_content != document.page_content:
+            raise InputError(f"The passage id {identity!r} stands for two texts; give each its own.")
+    for row in (row for file in files for row in _rows(file)):
+        identity = _identity(row)
+        if identity in places:
+            raise row.error(f"the corpus holds the id {identity!r} twice; the first is in {places[identity]}.")
+        if others is not None and identity not in wanted and page_of(identity) not in wanted:
+            if not others:
+                continue
+            others -= 1
+        document = _document(row)
+        if kept.setdefault(identity, document).page_content != document.page_content:
+            raise row.error(f"the passage id {identity!r} stands for two texts; give each its own.")
+        places[identity] = row.where
+    return list(kept.values())
+
+
+def load_distractors(specification: str) -> list[Document]:
+    """The first N passages of a corpus file, given as `FILE:N`; all of them for `FILE`."""
+    name, _, number = specification.rpartition(":")
+    if name and (not number.isascii() or not number.isdigit() or int(number) < 1):
+        raise InputError(f"Distractors are written FILE:N with N above 0, not {specification!r}.")
+    rows = _rows(Path(name or specification))
+    return [_document(row) for row in islice(rows, int(number) if name else None)]
+
+
+def _collection(folder: Path) -> list[Path]:
+    if own := find_file(folder, "corpus"):
+        return [own]
+    files = (file for file in folder.rglob("*") if file.is_file() and file.name.endswith(_FILES))
+    return [file for file in sorted(files) if _has_passages(file)]
+
+
+def _has_passages(file: Path) -> bool:
+    row = Row({}, "") if _QUESTIONS.search(file.name) else next(_rows(file), Row({}, ""))
+    return any(key in row for key in _ID_KEYS) and any(key in row for key in _TEXT_KEYS)
+
+
+def _rows(path: Path) -> Iterator[Row]:
+    rows = table_rows(path) if ".tsv" in path.suffixes else json_lines(path)
+    # Each file of FEVER's Wikipedia begins with a row without id and text.
+    return (row for row in rows if row.get("id") != "" or row.get("text"))
+
+
+def _identity(row: Row) -> str:
+    return row.text(next((key for key in _ID_KEYS if key in row), "id"))
+
+
+def _document(row: Row) -> Document:
+    text = next((row[key] for key in _TEXT_KEYS if key in row), None)
+    if not isinstance(text, str):
+        raise row.error("`text` must be a string.")
+    return passage(_identity(row), text, row.optional("title"))

@@ -18,14 +18,12 @@ from langgraph_convcoa.context import ConvCoAContext
 from langgraph_convcoa.datasets.queries import Dataset
 from langgraph_convcoa.datasets.read import load_part
 from langgraph_convcoa.errors import InputError, ModelError, check_least
-from langgraph_convcoa.evaluation.methods.base import Kit
+from langgraph_convcoa.evaluation.methods.prompting import Kit
 from langgraph_convcoa.evaluation.methods.registry import METHODS, Method, check_methods, make_method
-from langgraph_convcoa.evaluation.metrics.judge import Judge
+from langgraph_convcoa.evaluation.records import Questions, sample_conversations
 from langgraph_convcoa.evaluation.reports.run import RunReport, report_of, write_report
-from langgraph_convcoa.evaluation.runs.conversations import Questions, sample_conversations
-from langgraph_convcoa.evaluation.runs.folder import MAY_CHANGE, RunFolder
-from langgraph_convcoa.evaluation.runs.judging import judge_run
-from langgraph_convcoa.evaluation.runs.reply_cache import keep_replies
+from langgraph_convcoa.evaluation.runs.folder import MAY_CHANGE, RunFolder, keep_replies
+from langgraph_convcoa.evaluation.runs.judging import Judge, judge_run
 from langgraph_convcoa.evaluation.runs.run import RunSettings, run_methods
 from langgraph_convcoa.reasoning.models import load_chat_model, shown_url
 from langgraph_convcoa.retrieval.encoders.base import Encoder
@@ -74,55 +72,51 @@ def evaluate_methods(
     encoder: Encoder | str | None = None,
     cache: PatternCache | None = None,
     progress: Progress = True,
-    notify: Callable[[str], None] | None = None,
+    notify: Callable[[str], None] = lambda _message: None,
 ) -> RunReport:
     """Run methods over the same questions, model and retriever, and report; the same call resumes a run that was stopped.
 
     The report is in the run's folder too, as Markdown and JSON. `methods` are those that the plan can name. To add
     your own, give `{**METHODS, ...}`.
     """
-    tell = notify or (lambda _message: None)
     check_methods(plan.methods, methods, model=plan.model is not None)
     chosen = {name: methods[name] for name in plan.methods}
-    waiting: dict[str, Any] = {} if plan.timeout is None else {"timeout": plan.timeout}
-    model = None if plan.model is None else load_chat_model(plan.model, base_url=plan.base_url, **waiting)
-    judge_url = plan.judge_base_url or plan.base_url
-    judge = None if plan.judge is None else load_chat_model(plan.judge, base_url=judge_url, **waiting)
+    searches = any(method.searches for method in chosen.values())
+    model, judge = _model(plan, plan.model, plan.base_url), _model(plan, plan.judge, plan.judge_base_url or plan.base_url)
     dataset, part = load_part(plan.data, plan.split, passages="optional")
     questions = sample_conversations(dataset.queries, plan.sample, plan.seed)
     settings = _settings(plan, dataset, part, questions)
     with RunFolder(plan.out or _default_folder(settings), settings, fresh=plan.fresh) as folder:
         if plan.retry_failed and (dropped := folder.drop_failed()):
-            tell(f"asking again {dropped} questions that failed, or came after such a one")
-        searches = any(method.searches for method in chosen.values())
-        retriever = _retriever(plan, dataset, encoder, cache, progress) if searches else None
+            notify(f"asking again {dropped} questions that failed, or came after such a one")
+        retriever = plan.retriever[1]() if searches and plan.retriever is not None else None
+        if searches and retriever is None and dataset.corpus:
+            retriever = HopfieldRetriever.from_documents(dataset.corpus, encoder=encoder, cache=cache, progress=progress)
         kept = None if model is None else keep_replies(model, folder.replies)
         kit = Kit(kept, retriever, k=plan.k, settings=ConvCoAContext(k=plan.k))
+        made = {name: make_method(name, kit, methods) for name in chosen}
+        remembering = {name for name, method in chosen.items() if method.remembers}
+        running: dict[str, Any] = {"settings": plan.run, "progress": progress}
         verdicts = None
         try:
-            stopped = run_methods(
-                {name: make_method(name, kit, methods) for name in chosen},
-                questions,
-                folder,
-                remembering={name for name, method in chosen.items() if method.remembers},
-                settings=plan.run,
-                progress=progress,
-                notify=tell,
-            )
+            stopped = run_methods(made, questions, folder, remembering=remembering, notify=notify, **running)
             if judge is not None:
                 texts = {str(passage.id): passage.page_content for passage in dataset.corpus}
                 judging = Judge(keep_replies(judge, folder.replies))
-                verdicts = judge_run(
-                    folder, questions, [*chosen], judging, texts, seed=plan.seed, settings=plan.run, progress=progress
-                )
+                verdicts = judge_run(folder, questions, [*chosen], judging, texts, seed=plan.seed, **running)
         except (KeyboardInterrupt, ModelError):
-            tell(f"the answers so far are kept in {folder.path}; the same command resumes the run")
+            notify(f"the answers so far are kept in {folder.path}; the same command resumes the run")
             raise
         if stopped:
-            tell(f"stopped: {stopped}; the answers so far are kept in {folder.path}")
+            notify(f"stopped: {stopped}; the answers so far are kept in {folder.path}")
         report = report_of(folder, questions, [*chosen], verdicts, seed=plan.seed)
         write_report(report, folder.path)
     return report
+
+
+def _model(plan: RunPlan, model: ModelLike | None, base_url: str | None) -> BaseChatModel | None:
+    waiting: dict[str, Any] = {} if plan.timeout is None else {"timeout": plan.timeout}
+    return None if model is None else load_chat_model(model, base_url=base_url, **waiting)
 
 
 def _name(model: ModelLike | None) -> str | None:
@@ -134,6 +128,10 @@ def _name(model: ModelLike | None) -> str | None:
 def _settings(plan: RunPlan, dataset: Dataset, part: str, questions: Questions) -> dict[str, Any]:
     """The settings of the run for its folder, without keys and passwords."""
     judge_url = None if plan.judge is None else plan.judge_base_url or plan.base_url
+    digest = hashlib.sha256()
+    for passage in dataset.corpus:
+        digest.update(f"{passage.id}\0{passage.page_content}\0".encode("utf-8", "surrogatepass"))
+    passages = f"{len(dataset.corpus)} passages of the data, {digest.hexdigest()[:16]}"
     return {
         "data": dataset.name,
         "part": part or "all",
@@ -144,7 +142,7 @@ def _settings(plan: RunPlan, dataset: Dataset, part: str, questions: Questions) 
         "model": _name(plan.model),
         "base_url": None if plan.base_url is None else shown_url(plan.base_url),
         "methods": list(plan.methods),
-        "searched": plan.retriever[0] if plan.retriever is not None else _passages(dataset),
+        "searched": plan.retriever[0] if plan.retriever is not None else passages,
         "k": plan.k,
         "history": "gold" if plan.run.gold_history else "own answers",
         "judge": _name(plan.judge),
@@ -153,26 +151,8 @@ def _settings(plan: RunPlan, dataset: Dataset, part: str, questions: Questions) 
     }
 
 
-def _passages(dataset: Dataset) -> str:
-    digest = hashlib.sha256()
-    for passage in dataset.corpus:
-        digest.update(f"{passage.id}\0{passage.page_content}\0".encode("utf-8", "surrogatepass"))
-    return f"{len(dataset.corpus)} passages of the data, {digest.hexdigest()[:16]}"
-
-
 def _default_folder(settings: dict[str, Any]) -> Path:
     fixed = {name: value for name, value in settings.items() if name not in MAY_CHANGE}
     digest = hashlib.sha256(json.dumps(fixed, sort_keys=True).encode()).hexdigest()[:8]
     name = f"{settings['data']}-{settings['model'] or 'extractive'}-{digest}"
     return Path(RUNS) / re.sub(r"[^A-Za-z0-9._-]+", "-", name)[-120:]
-
-
-def _retriever(
-    plan: RunPlan, dataset: Dataset, encoder: Encoder | str | None, cache: PatternCache | None, progress: Progress
-) -> BaseRetriever | None:
-    """The retriever of the run; None if there are no passages."""
-    if plan.retriever is not None:
-        return plan.retriever[1]()
-    if not dataset.corpus:
-        return None
-    return HopfieldRetriever.from_documents(dataset.corpus, encoder=encoder, cache=cache, progress=progress)

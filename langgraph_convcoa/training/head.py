@@ -1,7 +1,4 @@
-"""Training of a head: weights of the conversation state on vectors of a frozen encoder.
-
-It takes about a minute for thousands of conversations. No index has to be rebuilt.
-"""
+"""Training of a head: weights of the conversation state on vectors of a frozen encoder. No index has to be rebuilt."""
 
 from __future__ import annotations
 
@@ -22,19 +19,18 @@ from langgraph_convcoa.retrieval.encoders.base import Encoder
 from langgraph_convcoa.retrieval.encoders.choice import as_encoder
 from langgraph_convcoa.retrieval.query.conversation_state import StateWeights
 from langgraph_convcoa.retrieval.query.model import RetrieverModel, encoder_identity
-from langgraph_convcoa.training.data import TrainingData
-from langgraph_convcoa.training.encoded import (
+from langgraph_convcoa.training.data import (
     HISTORY_BETA,
     HISTORY_WEIGHT,
     EncodedData,
     EncodedExample,
+    TrainingData,
     encode_examples,
     fingerprint,
 )
-from langgraph_convcoa.training.job import TrainingJob
 from langgraph_convcoa.training.losses import distillation_loss, ranking_loss
-from langgraph_convcoa.training.synthetic.conversations import with_synthetic
-from langgraph_convcoa.training.trainer import TrainingSettings, train, without_training
+from langgraph_convcoa.training.synthetic import with_synthetic
+from langgraph_convcoa.training.trainer import TrainingJob, TrainingSettings, train, without_training
 
 HEAD_RATES = {"log_": 10.0, "gate": 5.0}
 """Factors on the learning rate, by the beginning of a name: matrices have 1, single numbers and the gate more."""
@@ -101,12 +97,8 @@ class HopfieldHead(nn.Module):
 
     def model(self, encoder: Encoder) -> RetrieverModel:
         """The head as a model of the retriever."""
-        settings = {
-            "beta": _BETA,
-            "passage_weight": 1.0,
-            "history_weight": self.log_history_weight.exp().item(),
-            "history_beta": self.log_history_beta.exp().item(),
-        }
+        weight, beta = self.log_history_weight.exp().item(), self.log_history_beta.exp().item()
+        settings = {"beta": _BETA, "passage_weight": 1.0, "history_weight": weight, "history_beta": beta}
         parameters = (self.direct, self.association, self.history, self.gate)
         state = StateWeights(*(p.detach().cpu().numpy().astype(np.float32).copy() for p in parameters))
         return RetrieverModel(encoder_identity(encoder.name), settings, state=state)
@@ -127,7 +119,7 @@ class HeadLoss:
         rows = [row for row, item in enumerate(items) if item.positive >= 0]
         if rows:
             ranked = [items[row] for row in rows]
-            dpr = ranking_loss(ranked, self.data.patterns, states[rows], negatives=self.negatives)
+            dpr = ranking_loss(ranked, self.data.memory.patterns, states[rows], negatives=self.negatives)
             loss = loss + len(rows) / len(items) * dpr
         rows = [row for row, item in enumerate(items) if item.rewrite >= 0]
         if rows and self.distillation:
@@ -144,10 +136,8 @@ class HeadLoss:
         for row, item in enumerate(items):
             turns[row, : len(item.turns)] = item.turns
             mask[row, : len(item.turns)] = True
-        texts = self.data.texts
-        vectors = [texts[[item.question for item in items]], texts[turns], mask]
-        questions, earlier, known = (torch.from_numpy(array).to(device) for array in vectors)
-        return head.states(questions, earlier, known)
+        arrays = (self.data.texts[[item.question for item in items]], self.data.texts[turns], mask)
+        return head.states(*(torch.from_numpy(array).to(device) for array in arrays))
 
 
 def train_head(
@@ -163,9 +153,8 @@ def train_head(
     Synthetic conversations are made from `single_turn`, questions over titled passages. Some of them change the topic:
     without these a head learns to always follow the history.
 
-    Raises:
-        InputError: There is nothing to learn from, or there is an unfinished training and `job.resume` is False.
-        RetrievalError: The model or a checkpoint cannot be read or written.
+    Raises InputError if there is nothing to learn from, or there is an unfinished training and `job.resume` is False, and
+    RetrievalError if the model or a checkpoint cannot be read or written.
     """
     chosen, kept, job = settings or HeadSettings(), as_encoder(encoder), job or TrainingJob()
     job.check()
@@ -176,14 +165,9 @@ def train_head(
     head = HopfieldHead(kept.dimension)
     found = encode_examples(data, kept, cache=job.cache, progress=job.progress)
     texts = [(example.question, example.history, example.gold, example.rewrite) for example in data.examples]
-    train(
-        head,
-        HeadLoss(found, chosen.distillation, chosen.identity, chosen.negatives),
-        [example for example in found.examples if example.positive >= 0 or example.rewrite >= 0],
-        chosen.training,
-        about=without_training(chosen) | {"data": fingerprint(kept.name, texts)},
-        rates=HEAD_RATES,
-        **job.options,
-    )
+    learned = [example for example in found.examples if example.positive >= 0 or example.rewrite >= 0]
+    loss = HeadLoss(found, chosen.distillation, chosen.identity, chosen.negatives)
+    about = without_training(chosen) | {"data": fingerprint(kept.name, texts)}
+    train(head, loss, learned, chosen.training, about=about, rates=HEAD_RATES, **job.options)
     head.draw_back(chosen.share)
     return job.finish(head.model(kept), real, single_turn)

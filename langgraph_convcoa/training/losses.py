@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -13,20 +12,12 @@ from torch import Tensor
 
 from langgraph_convcoa.hopfield.functional import associate
 from langgraph_convcoa.retrieval.scoring.patterns import Patterns
+from langgraph_convcoa.training.data import EncodedExample, QueryItem
 
 SCALE = 20.0
 """Factor of scores of unit vectors before a softmax (a temperature of 1/20)."""
-
-
-class Ranked(Protocol):
-    """A question with its memory sets: all that answer it, one of these, and wrong sets."""
-
-    @property
-    def gold(self) -> Sequence[int]: ...
-    @property
-    def positive(self) -> int: ...
-    @property
-    def hard(self) -> Sequence[int]: ...
+Ranked = EncodedExample | QueryItem
+"""A question with its memory sets: all that answer it, one of these, and wrong sets."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,17 +33,11 @@ class MemorySets:
         """Some memory sets of stored patterns, in the given order."""
         chosen = patterns.select(sets)
         rows = torch.from_numpy(chosen.take(np.arange(len(chosen.values)))).to(device)
-        return cls.packed(rows, torch.from_numpy(np.diff(chosen.offsets)).to(device))
-
-    @classmethod
-    def packed(cls, rows: Tensor, sizes: Tensor) -> MemorySets:
-        """Memory sets from their patterns, one set after another with y_0 first: rows (N, d), sizes (m,) above 1."""
-        windows = sizes - 1
-        starts = sizes.cumsum(0) - sizes
-        columns = torch.arange(int(windows.max()), device=rows.device)
-        mask = columns < windows.unsqueeze(-1)
-        places = starts.unsqueeze(-1) + 1 + torch.minimum(columns, windows.unsqueeze(-1) - 1)
-        return cls(rows[starts], rows[places], mask)
+        starts, sizes = chosen.offsets[:-1, None], np.diff(chosen.offsets)[:, None]
+        # Places after a set's last window repeat that window, and are masked.
+        columns = np.arange(1, sizes.max())
+        places = torch.from_numpy(starts + np.minimum(columns, sizes - 1)).to(device)
+        return cls(rows[torch.from_numpy(starts[:, 0]).to(device)], rows[places], torch.from_numpy(columns < sizes).to(device))
 
 
 def memory_scores(states: Tensor, sets: MemorySets, *, beta: float = 10.0) -> Tensor:

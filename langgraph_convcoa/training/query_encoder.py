@@ -25,12 +25,18 @@ from langgraph_convcoa.retrieval.query.query_encoder import QueryEncoder, arrays
 from langgraph_convcoa.retrieval.query.query_encoder import fingerprint as weights_fingerprint
 from langgraph_convcoa.retrieval.query.query_encoder_module import QueryEncoderModule
 from langgraph_convcoa.retrieval.query.query_text import Reading
-from langgraph_convcoa.training.data import TrainingData, TrainingExample
-from langgraph_convcoa.training.encoded import AsQueries, EncodedData, QueryItem, encode_examples, fingerprint, query_items
-from langgraph_convcoa.training.job import TrainingJob
+from langgraph_convcoa.training.data import (
+    AsQueries,
+    EncodedData,
+    QueryItem,
+    TrainingData,
+    encode_examples,
+    fingerprint,
+    query_items,
+)
 from langgraph_convcoa.training.losses import distillation_loss, gated_states, ranking_loss
-from langgraph_convcoa.training.synthetic.conversations import synthetic_conversations
-from langgraph_convcoa.training.trainer import Batches, TrainingSettings, train, without_training
+from langgraph_convcoa.training.synthetic import synthetic_conversations
+from langgraph_convcoa.training.trainer import Batches, TrainingJob, TrainingSettings, train, without_training
 
 _BUCKET = 16
 
@@ -76,15 +82,13 @@ class QueryEncoderLoss:
             loss = loss + distillation_loss(found[rows], targets, cosine=self.distillation, contrast=self.contrast)
         rows = [row for row, item in enumerate(items) if item.positive >= 0]
         if rows and self.data is not None:
-            ranked = [items[row] for row in rows]
-            states = self._states(found[rows], [item.state for item in ranked], self.data)
-            loss = loss + ranking_loss(ranked, self.data.patterns, states, negatives=self.negatives, scale=self.scale)
+            ranked, data = [items[row] for row in rows], self.data
+            untrained = data.states[[item.state for item in ranked]]
+            asked = data.texts[[data.examples[item.state].question for item in ranked]]
+            questions, states = (torch.from_numpy(vectors).to(found.device) for vectors in (asked, untrained))
+            states = gated_states(found[rows], questions, states, self.state_weight, self.gate)
+            loss = loss + ranking_loss(ranked, data.memory.patterns, states, negatives=self.negatives, scale=self.scale)
         return loss
-
-    def _states(self, found: Tensor, rows: Sequence[int], data: EncodedData) -> Tensor:
-        states = torch.from_numpy(data.states[rows]).to(found.device)
-        questions = torch.from_numpy(data.texts[[data.examples[row].question for row in rows]]).to(found.device)
-        return gated_states(found, questions, states, self.state_weight, self.gate)
 
 
 def mixed_batches(
@@ -93,10 +97,7 @@ def mixed_batches(
     """Batches of questions of similar lengths. First come questions to distil; then half of a batch has gold passages.
 
     An epoch sees every question to distil once, or if there are none, every question with a gold passage. With fewer `steps`
-    it is shorter, in the same shares.
-
-    Returns:
-        The batches, and their number in an epoch.
+    it is shorter, in the same shares. Returns the batches, and their number in an epoch.
     """
     plain = [number for number, item in enumerate(items) if item.positive < 0]
     gold = [number for number, item in enumerate(items) if item.positive >= 0]
@@ -154,8 +155,7 @@ def train_query_encoder(
     Raises:
         InputError: There is nothing to learn from, the encoder has no transformer to copy, or there is an unfinished
             training and `job.resume` is False.
-        RetrievalError: `start` has another encoder or reading, or the model or a checkpoint cannot be read or
-            written.
+        RetrievalError: `start` has another encoder or reading, or a file cannot be read or written.
     """
     chosen, kept, job = settings or QueryEncoderSettings(), as_encoder(encoder), job or TrainingJob()
     if not isinstance(kept, SentenceTransformerEncoder):
@@ -164,7 +164,11 @@ def train_query_encoder(
         raise InputError("There is nothing to train on: name conversations, or questions over titled articles.")
     job.check()
     module = _module(kept, chosen.reading, start)
-    distilled = _distilled(data, single_turn, chosen)
+    share, seed = max(1, chosen.synthetic // max(1, len(single_turn))), chosen.training.seed
+    used = single_turn if chosen.synthetic else ()
+    made = [example for dataset in used for example in synthetic_conversations(dataset, share, seed=seed)]
+    real = () if data is None else data.examples
+    distilled = [*made, *(one for one in real if one.rewrite.strip() and one.history)]
     targets = {target: row for row, target in enumerate(dict.fromkeys(one.rewrite.strip() for one in distilled))}
     vectors = encode_texts(AsQueries(kept), list(targets), job.cache, job.progress)
     asked = module.text.ids([one.question.strip() for one in distilled], [one.history for one in distilled])
@@ -177,22 +181,12 @@ def train_query_encoder(
     batches, steps = mixed_batches(items, training.batch_size, distilled_first=chosen.distilled_first, steps=training.steps)
     if training.steps is None:
         training = replace(training, steps=steps * training.epochs)
-    train(
-        module,
-        QueryEncoderLoss(vectors, found, chosen.state_weight, chosen.gate),
-        items,
-        training,
-        about=without_training(chosen)
-        | {"data": fingerprint(kept.name, weights_fingerprint(arrays(module.learned())), items)},
-        batches=batches,
-        **job.options,
-    )
-    model = RetrieverModel(
-        encoder_identity(kept.name),
-        query_encoder=QueryEncoder.of(module, kept.model_name),
-        state_weight=chosen.state_weight,
-        gate=chosen.gate,
-    )
+    known = fingerprint(kept.name, weights_fingerprint(arrays(module.learned())), items)
+    loss = QueryEncoderLoss(vectors, found, chosen.state_weight, chosen.gate)
+    train(module, loss, items, training, about=without_training(chosen) | {"data": known}, batches=batches, **job.options)
+    query_encoder = QueryEncoder.of(module, kept.model_name)
+    identity = encoder_identity(kept.name)
+    model = RetrieverModel(identity, query_encoder=query_encoder, state_weight=chosen.state_weight, gate=chosen.gate)
     return job.finish(model, data, single_turn)
 
 
@@ -210,14 +204,3 @@ def _module(encoder: SentenceTransformerEncoder, reading: Reading, start: Retrie
         )
     trained.differences.add_to(module.learned(), encoder.model_name)
     return module
-
-
-def _distilled(
-    data: TrainingData | None, single_turn: Sequence[Dataset], settings: QueryEncoderSettings
-) -> list[TrainingExample]:
-    """Synthetic conversations, and the real ones whose rewrite is known."""
-    found: list[TrainingExample] = []
-    for dataset in single_turn if settings.synthetic else ():
-        share = max(1, settings.synthetic // len(single_turn))
-        found += synthetic_conversations(dataset, share, seed=settings.training.seed)
-    return found + [one for one in (data.examples if data else ()) if one.rewrite.strip() and one.history]

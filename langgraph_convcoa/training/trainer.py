@@ -1,11 +1,14 @@
-"""Training of a torch module with transformers' `Trainer`: settings, order of the data, checkpoints, Ctrl-C."""
+"""Training with transformers' `Trainer`: settings, checkpoints, Ctrl-C, and the job of a retriever's model."""
 
 from __future__ import annotations
 
+import json
 import math
+import shutil
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,15 +18,23 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 from transformers import PrinterCallback, ProgressCallback, Trainer, TrainerCallback, TrainingArguments
 
-from langgraph_convcoa.errors import InputError, RetrievalError, check_least, require
+from langgraph_convcoa.datasets.queries import Dataset
+from langgraph_convcoa.errors import ConvCoAError, InputError, RetrievalError, check_least, first_line, require
+from langgraph_convcoa.files import replacing
+from langgraph_convcoa.retrieval.encoders.cache import PatternCache
 from langgraph_convcoa.retrieval.progress import Progress, track
+from langgraph_convcoa.retrieval.query.model import RetrieverModel, check_model_folder
+from langgraph_convcoa.training.data import TrainingData
 from langgraph_convcoa.training.interruption import interruptions
-from langgraph_convcoa.training.unfinished import Unfinished, writable
 
 Module = TypeVar("Module", bound=nn.Module)
 Item = TypeVar("Item")
 Batches = Callable[[int, np.random.Generator], Sequence[Sequence[int]]]
 """The batches of an epoch: (number of the epoch, random numbers) -> lists of indexes of items."""
+
+_SETTINGS = "training.json"
+_FREE = ("command", "checkpoint_every")
+"""Settings that may change when a training is resumed."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +56,81 @@ class TrainingSettings:
             raise InputError(f"learning_rate must be a number above 0, not {self.learning_rate}.")
         if not 0 <= self.warmup <= 1:
             raise InputError(f"warmup must be from 0 to 1, not {self.warmup}.")
+
+
+@dataclass(frozen=True)
+class Unfinished:
+    """The folder of an unfinished training."""
+
+    folder: Path
+
+    @classmethod
+    def beside(cls, out: str | Path) -> Unfinished:
+        """The folder beside the folder of the model."""
+        place = Path(out)
+        return cls(place.with_name(f"{place.resolve().name}.training"))
+
+    @property
+    def checkpoint(self) -> Path | None:
+        """The last complete checkpoint; the trainer writes its state last."""
+        found = [state.parent for state in self.folder.glob("checkpoint-*/trainer_state.json")]
+        return max(found, key=lambda place: int(place.name.rpartition("-")[2]), default=None)
+
+    def check(self, *, resume: bool) -> None:
+        """Raise InputError if the folder has a checkpoint and `resume` is False, or if it is not the folder of a training."""
+        if self.checkpoint is not None and not resume:
+            raise InputError(f"{self.folder} holds an unfinished training: resume it (--resume), or delete it to start again.")
+        if self.folder.exists() and not (self.folder / _SETTINGS).is_file():
+            raise InputError(f"{self.folder} is not the folder of a training: move it, or name another --out.")
+        with writable(self.folder):
+            self.folder.parent.mkdir(parents=True, exist_ok=True)
+
+    def begin(self, settings: Mapping[str, Any], *, resume: bool) -> str | None:
+        """Write the settings of a new training, or compare them with the settings of the training to resume.
+
+        Returns the checkpoint for `Trainer.train`, None for a new training. Raises InputError if a setting differs.
+        """
+        self.check(resume=resume)
+        given: dict[str, Any] = json.loads(json.dumps(settings, default=str))
+        path, checkpoint = self.folder / _SETTINGS, self.checkpoint
+        if checkpoint is not None:
+            try:
+                known: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            except (OSError, ValueError) as error:
+                raise RetrievalError(f"{path} is damaged: delete {path.parent} to start again.") from error
+            for name in sorted((known.keys() | given.keys()) - set(_FREE)):
+                then, now = known.get(name), given.get(name)
+                if then != now:
+                    raise InputError(
+                        f"The training in {self.folder} was started with {name} = {then!r}, not {now!r}: give the same, or "
+                        "delete the folder to start again."
+                    )
+            return str(checkpoint)
+        self.remove()
+        with writable(self.folder):
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with replacing(path) as partial:
+                partial.write_text(json.dumps(given, indent=2) + "\n", encoding="utf-8")
+        return None
+
+    def remove(self) -> None:
+        """Delete the folder."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+@contextmanager
+def writable(folder: str | Path) -> Iterator[None]:
+    """Raise RetrievalError if the block cannot write to a folder.
+
+    On a full disk torch raises RuntimeError, and safetensors and tokenizers have errors of their own.
+    """
+    try:
+        yield
+    except ConvCoAError:
+        raise
+    except Exception as error:
+        reason = getattr(error, "strerror", None) or first_line(error)
+        raise RetrievalError(f"{folder} cannot be written ({reason}): free space or name another folder.") from error
 
 
 def train(
@@ -115,6 +201,73 @@ def train(
         run(trainer, checkpoint, progress)
     module.eval()
     return wrapped.losses
+
+
+@dataclass(frozen=True)
+class TrainingJob:
+    """Where a trained model goes, and how its training runs."""
+
+    out: str | Path | None = None  # Folder for the model; the checkpoints are beside it. None only returns the model.
+    resume: bool = False  # Resume an unfinished training into `out`.
+    device: str | None = None  # "cpu", "cuda", ...; chosen when None.
+    logs: str | Path | None = None  # Folder for TensorBoard.
+    cache: PatternCache | None = None  # Where vectors are kept between runs.
+    progress: Progress = False
+    command: str = ""  # Command for the model's card; no card is written without it.
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The arguments of `train` that the job sets."""
+        unfinished = None if self.out is None else Unfinished.beside(self.out)
+        return {name: getattr(self, name) for name in ("resume", "device", "logs", "progress")} | {"unfinished": unfinished}
+
+    def check(self) -> None:
+        """Check the packages and the folders before anything is read or encoded."""
+        check_packages(self.logs)
+        if self.out is not None:
+            check_model_folder(self.out)
+            Unfinished.beside(self.out).check(resume=self.resume)
+
+    def finish(self, model: RetrieverModel, data: TrainingData | None, single_turn: Sequence[Dataset]) -> RetrieverModel:
+        """Save the model with a card, and remove the checkpoints."""
+        if self.command:
+            sources = (data.sources if data is not None else {}) | {one.name: len(one.queries) for one in single_turn}
+            model = replace(model, card=model_card(model, sources, self.command))
+        if self.out is not None:
+            from accelerate import PartialState
+
+            if PartialState().is_main_process:
+                model.save(self.out)
+                Unfinished.beside(self.out).remove()
+        return model
+
+
+def model_parts(model: RetrieverModel) -> dict[str, str]:
+    """The trained parts of a model: short name -> description."""
+    parts = (
+        ("state", model.state, "projections and a gate of the conversation state"),
+        ("query encoder", model.query_encoder, "a query encoder, as 8-bit differences from the encoder"),
+    )
+    return {name: description for name, part, description in parts if part is not None}
+
+
+def model_card(model: RetrieverModel, sources: Mapping[str, int], command: str) -> str:
+    """A card in Markdown, to which its owner adds licences and measured numbers."""
+    rows = "\n".join(f"| {name} | {count:,} |" for name, count in sources.items())
+    return f"""# A retriever model of langgraph_convcoa
+
+It holds {", ".join(model_parts(model).values()) or "settings alone"}, for passages encoded by `{model.encoder}`.
+
+| trained on | questions |
+|---|---:|
+{rows}
+
+The split `dev` of the data was left out; without such a split, a fifth of the conversations (by a hash of their ids).
+
+    {command}
+
+Measure it on conversations of your own before you rely on it: `convcoa evaluate retrieval DATA --model DIR`.
+"""
 
 
 def without_training(settings: Any) -> dict[str, Any]:
@@ -190,10 +343,9 @@ class _WithLoss(nn.Module):
 
 def _order(items: Sequence[Any], settings: TrainingSettings, batches: Batches | None) -> list[Sequence[int]]:
     """The batches of all epochs."""
-    size = settings.batch_size
 
     def shuffled(_epoch: int, random: np.random.Generator) -> list[list[int]]:
-        order = random.permutation(len(items)).tolist()
+        order, size = random.permutation(len(items)).tolist(), settings.batch_size
         return [order[start : start + size] for start in range(0, len(order), size)]
 
     found: list[Sequence[int]] = []
@@ -214,10 +366,6 @@ def _optimizer(module: nn.Module, settings: TrainingSettings, rates: Mapping[str
             start = max((start for start in rates if name.startswith(start)), key=len, default="")
             decay = settings.weight_decay if parameter.ndim > 1 else 0.0
             groups.setdefault((rates.get(start, 1.0), decay), []).append(parameter)
-    return torch.optim.AdamW(
-        [
-            {"params": parameters, "lr": factor * settings.learning_rate, "weight_decay": decay}
-            for (factor, decay), parameters in groups.items()
-        ],
-        lr=settings.learning_rate,
-    )
+    rate = settings.learning_rate
+    options = [{"params": group, "lr": factor * rate, "weight_decay": decay} for (factor, decay), group in groups.items()]
+    return torch.optim.AdamW(options, lr=rate)

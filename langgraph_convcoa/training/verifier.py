@@ -15,13 +15,16 @@ import numpy as np
 import torch
 from safetensors import safe_open
 from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import IterableDataset
+from transformers import AutoModel, Trainer, TrainingArguments
 
 from langgraph_convcoa.datasets.labelled_claims import LabelledClaim
-from langgraph_convcoa.errors import InputError, RetrievalError, check_least, first_line, require
+from langgraph_convcoa.errors import InputError, RetrievalError, check_least, first_line
 from langgraph_convcoa.retrieval.encoders.base import DEFAULT_ENCODER
 from langgraph_convcoa.retrieval.encoders.loading import location_of, quiet
 from langgraph_convcoa.retrieval.query.query_encoder import Differences
+from langgraph_convcoa.training.trainer import Unfinished, check_packages, run
 from langgraph_convcoa.verification.premise import Evidence
 from langgraph_convcoa.verification.trained import TrainedVerifier, save_verifier, token_types
 from langgraph_convcoa.verification.verdicts import judge
@@ -45,31 +48,19 @@ class Pair(NamedTuple):
 
 @dataclass(frozen=True)
 class VerifierSettings:
-    """Settings of a verifier's training.
+    """Settings of a verifier's training. A pair of shares holds at the start and in the second half."""
 
-    Attributes:
-        steps: Batches.
-        batch_size: Pairs in a batch.
-        learning_rate: The highest; it grows for the first steps and then falls linearly to 0.
-        written: Share of written claims among the pairs if there are made pairs: at the start, and in the second half.
-        others: Share of true claims that get the premise of another claim and are false: at the start, and in the second half.
-        premise_words: Longest premise, in words; shorter ones train faster.
-        distractors: Passages of other claims beside a claim's own in half of its pairs; a search also finds wrong passages.
-        dropout: Dropout of all layers.
-        seed: Seed of weights, batches and drawn pairs.
-        save_every: Steps between checkpoints.
-    """
-
-    steps: int = 2_000
-    batch_size: int = 32
-    learning_rate: float = 1e-4
-    written: tuple[float, float] = (0.5, 0.6)
-    others: tuple[float, float] = (0.05, 0.04)
-    premise_words: int = 60
+    steps: int = 2_000  # Batches.
+    batch_size: int = 32  # Pairs in a batch.
+    learning_rate: float = 1e-4  # The highest; it grows for the first steps and then falls linearly to 0.
+    written: tuple[float, float] = (0.5, 0.6)  # Share of written claims among the pairs if there are made pairs.
+    others: tuple[float, float] = (0.05, 0.04)  # Share of true claims that get the premise of another claim and are false.
+    premise_words: int = 60  # Longest premise, in words; shorter ones train faster.
+    # Passages of other claims beside a claim's own in half of its pairs; a search also finds wrong passages.
     distractors: int = 3
-    dropout: float = 0.05
-    seed: int = 0
-    save_every: int = 100
+    dropout: float = 0.05  # Dropout of all layers.
+    seed: int = 0  # Seed of weights, batches and drawn pairs.
+    save_every: int = 100  # Steps between checkpoints.
 
 
 class VerifierNetwork(nn.Module):
@@ -80,8 +71,6 @@ class VerifierNetwork(nn.Module):
 
     def __init__(self, base: str, dropout: float) -> None:
         super().__init__()
-        from transformers import AutoModel
-
         place = location_of(base)
         try:
             with quiet():
@@ -112,7 +101,7 @@ class VerifierNetwork(nn.Module):
             self.head.bias.copy_(torch.from_numpy(bias))
             self.shared.copy_(torch.from_numpy(shared))
 
-    def forward(self, ids: Tensor, types: Tensor, mask: Tensor, labels: Tensor | None = None) -> dict[str, Tensor]:
+    def forward(self, ids: Tensor, types: Tensor, mask: Tensor, labels: Tensor) -> dict[str, Tensor]:
         words = self.bert.embeddings.word_embeddings(ids)
         # Words that both texts have get type 2 instead of 0, and 3 instead of 1.
         marked = words + self.shared[types % 2] * (types >= 2)[..., None]
@@ -120,10 +109,8 @@ class VerifierNetwork(nn.Module):
         weights = mask[..., None].to(state.dtype)
         mean = (state * weights).sum(1) / weights.sum(1)
         logits = self.head(torch.cat([state[:, 0], mean], 1)).squeeze(-1)
-        if labels is None:
-            return {"logits": logits}
         smooth = labels * (1 - 2 * _SMOOTHING) + _SMOOTHING
-        return {"loss": nn.functional.binary_cross_entropy_with_logits(logits, smooth), "logits": logits}
+        return {"loss": nn.functional.binary_cross_entropy_with_logits(logits, smooth)}
 
 
 class DrawnPairs(IterableDataset[dict[str, Any]]):
@@ -207,21 +194,9 @@ def train_verifier(
 ) -> TrainedVerifier:
     """Train a verifier and save it as `out/verifier.safetensors` with a model card.
 
-    One passage in twelve is held out to choose T. The same seed gives the same pairs; `resume` continues a stopped training
-    from its last checkpoint.
-
-    Args:
-        claims: Labelled claims.
-        out: A new folder, or the folder of a training to resume.
-        made: Further pairs, such as those that `experiments.verifier` makes from passages.
-        base: The encoder.
-        start: A verifier of `base` to train further; by default the training starts with the encoder's own weights.
-        settings: Settings of the training.
-        resume: Resume a training that was stopped.
-        device: "cpu" or "cuda"; chosen if None.
-        sources: Names of the data, for the card.
-        command: The command, for the card.
-        progress: Show a progress bar.
+    One passage in twelve is held out to choose T. The same seed gives the same pairs. `resume` continues a stopped training
+    from its last checkpoint. `made` are further pairs, such as those that `experiments.verifier` makes from passages. `start`
+    is a verifier of the encoder `base` to train further. `sources` and `command` are for the card.
 
     Raises:
         InputError: There are no true or no false claims, a setting is out of range, the extra `train` is missing, or the
@@ -236,7 +211,7 @@ def train_verifier(
     check_least(chosen, steps=1, batch_size=1, save_every=1, premise_words=1, distractors=0)
     if chosen.learning_rate <= 0:
         raise InputError(f"learning_rate must be above 0, not {chosen.learning_rate}.")
-    require("training a verifier", "train", "accelerate")
+    check_packages()
     started = {"base": base, "start": str(start or ""), "claims": len(claims), "made": len(made), **asdict(chosen)}
     started = json.loads(json.dumps(started))
     checkpoint = _begin(folder, started, resume)
@@ -246,10 +221,28 @@ def train_verifier(
     found = [*learned, *with_distractors(learned, chosen.distractors, chosen.seed)]
     pairs = DrawnPairs(claim_pairs(found, chosen.premise_words), made, _tokenizer(base), chosen)
     with quiet():
-        _fit(network, pairs, folder, chosen, checkpoint, device, progress)
-    path = _export(network, folder / MODEL, base, [*held_out, *with_distractors(held_out, chosen.distractors, chosen.seed)])
-    (folder / "README.md").write_text(_card(started, path, claims, sources, command), encoding="utf-8")
-    return path
+        arguments = TrainingArguments(
+            output_dir=str(folder / _CHECKPOINTS),
+            max_steps=chosen.steps,
+            per_device_train_batch_size=chosen.batch_size,
+            learning_rate=chosen.learning_rate,
+            weight_decay=0.01,
+            warmup_steps=min(60, max(1, chosen.steps // 20)),
+            seed=chosen.seed,
+            save_steps=chosen.save_every,
+            save_total_limit=1,
+            logging_steps=50,
+            report_to=[],
+            use_cpu=device == "cpu" or not torch.cuda.is_available(),
+            remove_unused_columns=False,
+            dataloader_pin_memory=False,
+        )
+        run(Trainer(network, arguments, _padded, pairs), checkpoint, progress)
+    verifier = _export(
+        network, folder / MODEL, base, [*held_out, *with_distractors(held_out, chosen.distractors, chosen.seed)]
+    )
+    (folder / "README.md").write_text(_card(started, verifier, claims, sources, command), encoding="utf-8")
+    return verifier
 
 
 def _is_held_out(claim: LabelledClaim) -> bool:
@@ -270,8 +263,8 @@ def _begin(folder: Path, started: dict[str, Any], resume: bool) -> str | None:
         raise InputError(f"{folder} holds other files; name an empty or a new folder.")
     folder.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(started, indent=2) + "\n", encoding="utf-8")
-    saved = sorted((folder / _CHECKPOINTS).glob("checkpoint-*"), key=lambda one: int(one.name.rpartition("-")[2]))
-    return str(saved[-1]) if saved else None
+    saved = Unfinished(folder / _CHECKPOINTS).checkpoint
+    return None if saved is None else str(saved)
 
 
 def _tokenizer(base: str) -> Any:
@@ -286,46 +279,10 @@ def _tokenizer(base: str) -> Any:
 
 def _padded(rows: Sequence[dict[str, Any]]) -> dict[str, Tensor]:
     """A batch of tokenised pairs as tensors."""
-    longest = max(len(row["ids"]) for row in rows)
-    ids, types, mask = torch.zeros(3, len(rows), longest, dtype=torch.long)
-    for place, row in enumerate(rows):
-        size = len(row["ids"])
-        ids[place, :size], types[place, :size], mask[place, :size] = torch.tensor(row["ids"]), torch.tensor(row["types"]), 1
+    ids, types = (pad_sequence([torch.tensor(row[name]) for row in rows], batch_first=True) for name in ("ids", "types"))
+    sizes = torch.tensor([len(row["ids"]) for row in rows])
+    mask = (torch.arange(ids.shape[1]) < sizes[:, None]).long()
     return {"ids": ids, "types": types, "mask": mask, "labels": torch.tensor([row["label"] for row in rows])}
-
-
-def _fit(
-    network: VerifierNetwork,
-    pairs: DrawnPairs,
-    folder: Path,
-    settings: VerifierSettings,
-    checkpoint: str | None,
-    device: str | None,
-    progress: bool,
-) -> None:
-    from transformers import PrinterCallback, Trainer, TrainingArguments
-
-    arguments = TrainingArguments(
-        output_dir=str(folder / _CHECKPOINTS),
-        max_steps=settings.steps,
-        per_device_train_batch_size=settings.batch_size,
-        learning_rate=settings.learning_rate,
-        weight_decay=0.01,
-        warmup_steps=min(60, max(1, settings.steps // 20)),
-        seed=settings.seed,
-        save_steps=settings.save_every,
-        save_total_limit=1,
-        logging_steps=50,
-        report_to=[],
-        disable_tqdm=not progress,
-        use_cpu=device == "cpu" or not torch.cuda.is_available(),
-        remove_unused_columns=False,
-        dataloader_pin_memory=False,
-    )
-    trainer = Trainer(model=network, args=arguments, train_dataset=pairs, data_collator=_padded)
-    if not progress:
-        trainer.remove_callback(PrinterCallback)
-    trainer.train(resume_from_checkpoint=checkpoint)
 
 
 def _export(network: VerifierNetwork, path: Path, base: str, held_out: Sequence[LabelledClaim]) -> TrainedVerifier:
@@ -347,22 +304,18 @@ def _export(network: VerifierNetwork, path: Path, base: str, held_out: Sequence[
 def _card(
     started: dict[str, Any], verifier: TrainedVerifier, claims: Sequence[LabelledClaim], sources: Sequence[str], command: str
 ) -> str:
-    kinds = Counter(one.kind or "unnamed" for one in claims)
+    kinds = ", ".join(f"{kind} {count}" for kind, count in Counter(one.kind or "unnamed" for one in claims).most_common())
     settings = ", ".join(f"{key} {value}" for key, value in started.items() if key not in ("base", "start", "claims", "made"))
-    lines = [
-        "# A verifier of claims",
-        "",
-        "A cross-encoder: (claim, premise) to the probability that the premise supports all of the claim.",
-        "",
-        f"- Base: {started['base']}; embeddings of words and positions unchanged. Start: {started['start'] or 'the base'}.",
-        f"- Data: {', '.join(sources) or 'labelled claims'}: {sum(one.supported for one in claims)} true and "
-        f"{sum(not one.supported for one in claims)} false claims "
-        f"({', '.join(f'{kind} {count}' for kind, count in kinds.most_common())}).",
-        f"- Pairs made from passages: {started['made']}.",
-        f"- Training: {settings}.",
-        f"- T: {verifier.threshold}, which accepts {_ACCEPTED:.0%} of the true claims of the passages that were held out.",
-        *([f"- Command: `{command}`"] if command else []),
-        "- Measure it with `convcoa evaluate verification --verifiers FILE`, on claims that it was not trained on.",
-        "",
-    ]
-    return "\n".join(lines)
+    true = sum(one.supported for one in claims)
+    made_by = f"- Command: `{command}`\n" if command else ""
+    return f"""# A verifier of claims
+
+A cross-encoder: (claim, premise) to the probability that the premise supports all of the claim.
+
+- Base: {started["base"]}; embeddings of words and positions unchanged. Start: {started["start"] or "the base"}.
+- Data: {", ".join(sources) or "labelled claims"}: {true} true and {len(claims) - true} false claims ({kinds}).
+- Pairs made from passages: {started["made"]}.
+- Training: {settings}.
+- T: {verifier.threshold}, which accepts {_ACCEPTED:.0%} of the true claims of the passages that were held out.
+{made_by}- Measure it with `convcoa evaluate verification --verifiers FILE`, on claims that it was not trained on.
+"""

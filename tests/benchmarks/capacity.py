@@ -34,7 +34,7 @@ _ROWS = 65_536
 
 def texts(folders: list[Path]) -> list[dict[str, Any]]:
     """Patterns and characters a passage; a passage is one line of the corpus, and is its whole and its windows."""
-    from langgraph_convcoa.datasets.passages import stream_passages
+    from langgraph_convcoa.datasets.read import stream_passages
 
     told = []
     for folder in folders:

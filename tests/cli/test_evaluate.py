@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from langgraph_convcoa.cli.app import app
-from langgraph_convcoa.datasets.splits import in_dev_part
+from langgraph_convcoa.datasets.queries import in_dev_part
 from tests.data import write_dataset, write_rows
 
 WORDS = ["ants", "bees", "crabs", "ducks", "eels", "foxes", "goats", "hens", "ibises", "jays"]

@@ -12,7 +12,7 @@ import pytest
 from langgraph_convcoa.datasets.queries import Query
 from langgraph_convcoa.datasets.read import load_dataset
 from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.evaluation.metrics.answers import answer_metrics
+from langgraph_convcoa.evaluation.metrics import answer_metrics
 from tests.data import write_rows
 
 

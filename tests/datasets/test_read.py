@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from langgraph_convcoa.datasets.passages import load_distractors
 from langgraph_convcoa.datasets.queries import Query
-from langgraph_convcoa.datasets.read import load_dataset
+from langgraph_convcoa.datasets.read import load_dataset, load_distractors
 from langgraph_convcoa.datasets.rows import table_rows
 from langgraph_convcoa.errors import InputError
 from tests import SHARED

@@ -4,9 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langgraph_convcoa.datasets.queries import Dataset, Query
+from langgraph_convcoa.datasets.queries import Dataset, Query, in_dev_part, split_of, split_part
 from langgraph_convcoa.datasets.read import load_part
-from langgraph_convcoa.datasets.splits import in_dev_part, split_of, split_part
 from langgraph_convcoa.errors import InputError
 from tests.data import write_dataset
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from langgraph_convcoa.datasets.passages import stream_passages
+from langgraph_convcoa.datasets.read import stream_passages
 from langgraph_convcoa.errors import InputError
 from tests.data import write_rows
 

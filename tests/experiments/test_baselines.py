@@ -15,10 +15,10 @@ from experiments.baselines.methods import ALL_METHODS
 from experiments.costs.scripted import Script, ScriptedQuestion, make_script
 from experiments.costs.scripted_model import ScriptedServer
 from langgraph_convcoa.context import ConvCoAContext
-from langgraph_convcoa.evaluation.methods.base import Kit
+from langgraph_convcoa.evaluation.methods.prompting import Kit
 from langgraph_convcoa.evaluation.methods.registry import make_method
 from langgraph_convcoa.evaluation.records import Outcome
-from langgraph_convcoa.evaluation.runs.meter import Meter
+from langgraph_convcoa.evaluation.runs.run import Meter
 from langgraph_convcoa.verification.trained import DefaultVerifier
 from tests.data import write_dataset
 from tests.openai_server import OpenAIServer, chat_model

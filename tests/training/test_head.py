@@ -20,11 +20,9 @@ from langgraph_convcoa.retrieval.encoders.base import Vectors
 from langgraph_convcoa.retrieval.query.conversation_state import conversational_state
 from langgraph_convcoa.retrieval.query.model import RetrieverModel
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
-from langgraph_convcoa.training.data import TrainingData, TrainingExample
-from langgraph_convcoa.training.encoded import encode_examples
+from langgraph_convcoa.training.data import TrainingData, TrainingExample, encode_examples
 from langgraph_convcoa.training.head import HeadSettings, HopfieldHead, train_head
-from langgraph_convcoa.training.job import TrainingJob
-from langgraph_convcoa.training.trainer import TrainingSettings
+from langgraph_convcoa.training.trainer import TrainingJob, TrainingSettings
 from tests.fake_encoder import DIMENSION, WordEncoder
 
 pytest.importorskip("accelerate")

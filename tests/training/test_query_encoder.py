@@ -24,11 +24,9 @@ from langgraph_convcoa.retrieval.query.query_encoder_module import QueryEncoderM
 from langgraph_convcoa.retrieval.query.query_text import Reading
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 from langgraph_convcoa.retrieval.scoring.patterns import Patterns
-from langgraph_convcoa.training.data import TrainingData, TrainingExample
-from langgraph_convcoa.training.encoded import EncodedData, EncodedExample, QueryItem
-from langgraph_convcoa.training.job import TrainingJob
+from langgraph_convcoa.training.data import EncodedData, EncodedExample, QueryItem, TrainingData, TrainingExample
 from langgraph_convcoa.training.query_encoder import QueryEncoderLoss, QueryEncoderSettings, mixed_batches, train_query_encoder
-from langgraph_convcoa.training.trainer import TrainingSettings
+from langgraph_convcoa.training.trainer import TrainingJob, TrainingSettings
 from tests.retrieval.conftest import BagOfWords
 from tests.retrieval.tiny_bert import save_tiny_bert
 

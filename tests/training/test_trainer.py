@@ -14,8 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from langgraph_convcoa.errors import InputError, RetrievalError
-from langgraph_convcoa.training.trainer import TrainingSettings, train
-from langgraph_convcoa.training.unfinished import Unfinished
+from langgraph_convcoa.training.trainer import TrainingSettings, Unfinished, train
 
 pytest.importorskip("accelerate")
 

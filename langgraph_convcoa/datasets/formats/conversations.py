@@ -23,9 +23,8 @@ from pathlib import Path
 
 from langchain_core.documents import Document
 
-from langgraph_convcoa.datasets.queries import Entries, Query, passage
+from langgraph_convcoa.datasets.queries import Entries, Query, passage, split_of
 from langgraph_convcoa.datasets.rows import Row, json_lines, paired, table_rows
-from langgraph_convcoa.datasets.splits import split_of
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.text.words import content_words
 
@@ -35,12 +34,6 @@ _KINDS = ("lastturn", "questions", "rewrite")
 _SEPARATOR = " [SEP] "
 _NO_ANSWER = "CANNOTANSWER"
 UNANSWERABLE = {"answerable": False}
-
-
-def is_qrecc(row: Row) -> bool:
-    """Whether an object is a turn of QReCC."""
-    own = ("Rewrite", "Truth_rewrite", "Answer_URL", "Truth_passages")
-    return {"Conversation_no", "Turn_no", "Question"} <= row.keys() and any(key in row for key in own)
 
 
 def read_qrecc(row: Row) -> Entries:
@@ -83,12 +76,6 @@ def _resolved(query: Query, passages: list[Document]) -> Query:
     most = max(shared, default=0)
     gold = tuple(str(document.id) for document, count in zip(passages, shared, strict=True) if 0 < count == most)
     return replace(query, gold=gold if passages else query.gold)
-
-
-def is_topiocqa(row: Row) -> bool:
-    """Whether an object is a turn of TopiOCQA or a question of its retriever."""
-    turn = {"Conversation_no", "Turn_no", "Question"} <= row.keys() and ("Gold_passage" in row or "Topic" in row)
-    return turn or {"conv_id", "turn_id", "question", "positive_ctxs"} <= row.keys()
 
 
 def read_topiocqa(row: Row) -> Entries:

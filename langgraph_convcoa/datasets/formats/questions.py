@@ -1,4 +1,4 @@
-"""Published sets of single-turn questions. Pan et al. 2024a used most of them. Most have no passages.
+"""Published sets of single-turn questions. Pan et al. 2024a used most of them. Those above HotpotQA have few or no passages.
 
 - WebQuestions (Berant et al. 2013), also in the forms of hubs and DrQA; JSON tasks of BIG-bench (Srivastava et al. 2022).
 - Social IQa (Sap et al. 2019): the right answers are in `train-labels.lst` beside `train.jsonl`, or in "correct" (1.4).
@@ -9,6 +9,9 @@
 - ASQA (Stelmakh et al. 2022), also as hubs give it: the long answers count as right.
 - CompMix (Christmann et al. 2024) and TimeQuestions (Jia et al. 2021): the answers are labels and values. A date with
   the time midnight also counts without the time. Other fields of a row are in `extra`.
+- HotpotQA (Yang et al. 2018), 2WikiMultiHopQA (Ho et al. 2020), also as hubs give them, and MuSiQue (Trivedi et al. 2022):
+  a question has paragraphs, some of which support it and are gold. Equal paragraphs are one passage: its id is a hash of
+  title and text.
 
 Questions that have no id get the number of their row.
 """
@@ -16,6 +19,7 @@ Questions that have no id get the number of their row.
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -36,6 +40,7 @@ TRUTHFULQA = {"Question", "Best Answer", "Correct Answers"}
 """Columns of TruthfulQA."""
 TASK = "BIG-bench task"
 """Key for the name of a task, which a BIG-bench file has at the top."""
+_KEPT = ("type", "level", "evidences", "question_decomposition")
 _MIDNIGHT = "T00:00:00Z"
 _LABELS = ("SUPPORTS", "REFUTES", "NOT ENOUGH INFO")
 _CLAIM = "Does the evidence support or refute this claim? Answer SUPPORTS, REFUTES or NOT ENOUGH INFO."
@@ -102,14 +107,16 @@ def read_bigbench(row: Row) -> Entries:
 def join_labels(path: Path, rows: Iterable[Row]) -> Iterator[Row]:
     """The rows of Social IQa, with the labels if their file is in the same folder. InputError if the numbers differ."""
     file, number = path.with_name(f"{path.name.partition('.json')[0]}-labels.lst"), 0
-    labels = [text.strip() for _, text in text_lines(file) if text.strip()] if file.is_file() else None
+    if not file.is_file():
+        yield from rows
+        return
+    labels = [text.strip() for _, text in text_lines(file) if text.strip()]
     for number, row in enumerate(rows, 1):
-        if labels is not None:
-            if number > len(labels):
-                raise row.error(f"{file.name} has {len(labels)} labels, and none for this question.")
-            row["correct"] = labels[number - 1]
+        if number > len(labels):
+            raise row.error(f"{file.name} has {len(labels)} labels, and none for this question.")
+        row["correct"] = labels[number - 1]
         yield row
-    if labels is not None and number < len(labels):
+    if number < len(labels):
         raise InputError(f"{file}: {len(labels)} labels for the {number} questions of {path.name}.")
 
 
@@ -126,18 +133,13 @@ def read_socialiqa(row: Row) -> Entries:
 
 def read_truthfulqa(row: Row) -> Entries:
     """A question of TruthfulQA; several answers in a field are separated by ";"."""
-    best, correct, incorrect = (
-        [part.strip() for part in texts if part.strip()]
-        for texts in (
-            [row.optional("Best Answer")],
-            row.optional("Correct Answers").split(";"),
-            row.optional("Incorrect Answers").split(";"),
-        )
-    )
+    columns = (row.optional(name).split(";") for name in ("Correct Answers", "Incorrect Answers"))
+    correct, incorrect = ([part.strip() for part in parts if part.strip()] for parts in columns)
+    best = row.optional("Best Answer").strip()
     yield Query(
         id=f"truthfulqa-{row.number}",
         question=row.text("Question"),
-        references=tuple(dict.fromkeys([*best, *correct])),
+        references=tuple(dict.fromkeys([best, *correct] if best else correct)),
         extra={"category": row.get("Category", ""), "incorrect": incorrect},
     )
 
@@ -177,9 +179,8 @@ def _names(value: Any) -> Iterator[str]:
     """The strings in nested lists."""
     if isinstance(value, str):
         yield value
-    elif isinstance(value, list):
-        for entry in value:
-            yield from _names(entry)
+    for entry in value if isinstance(value, list) else ():
+        yield from _names(entry)
 
 
 def read_fever(row: Row) -> Entries:
@@ -243,3 +244,62 @@ def read_timequestions(row: Row) -> Entries:
 
 def _numbered(name: str, row: Row) -> str:
     return "-".join(part for part in (name, row.split, str(row.number)) if part)
+
+
+def read_hotpotqa(row: Row) -> Entries:
+    """A question of HotpotQA or 2WikiMultiHopQA, and its paragraphs."""
+    supporting = {title for title, _ in _pairs(row, "supporting_facts", "sent_id")}
+    paragraphs = [
+        (title, _text(row, sentences), title in supporting) for title, sentences in _pairs(row, "context", "sentences")
+    ]
+    return _multi_hop(row, "_id" if "_id" in row else "id", row.answers("answer"), paragraphs)
+
+
+def read_musique(row: Row) -> Entries:
+    """A question of MuSiQue, and its paragraphs; if they do not answer it, `extra["answerable"]` is False."""
+    paragraphs = [
+        (part.optional("title"), part.text("paragraph_text"), part.get("is_supporting") is True)
+        for part in row.objects("paragraphs")
+    ]
+    if row.get("answerable", True) is False:
+        return _multi_hop(row, "id", (), paragraphs, **UNANSWERABLE)
+    return _multi_hop(row, "id", (*row.answers("answer"), *row.answers("answer_aliases")), paragraphs)
+
+
+def _multi_hop(
+    row: Row, key: str, references: Sequence[str], paragraphs: Iterable[tuple[str, str, bool]], **extra: Any
+) -> Entries:
+    """The passages of a question's paragraphs, given as (title, text, supports the question), and the question."""
+    gold: dict[str, None] = {}
+    for title, text, supporting in paragraphs:
+        if text.strip():
+            document = passage(hashlib.sha256(f"{title}\0{text}".encode()).hexdigest()[:16], text, title)
+            gold |= {str(document.id): None} if supporting else {}
+            yield document
+    yield Query(
+        id=row.identity(key),
+        question=row.text("question"),
+        gold=tuple(gold),
+        references=tuple(dict.fromkeys(references)),
+        extra={name: row[name] for name in _KEPT if name in row} | extra,
+    )
+
+
+def _pairs(row: Row, key: str, second: str) -> list[tuple[str, Any]]:
+    """Pairs of a title and its value under `second`, from any of the published forms."""
+    try:
+        value = json.loads(row[key]) if isinstance(row[key], str) else row[key]
+        if isinstance(value, dict):
+            value = list(zip(value["title"], value[second], strict=True))
+        pairs = [(title, other) for title, other in value]
+        if all(isinstance(title, str) for title, _ in pairs):
+            return pairs
+    except (TypeError, ValueError, KeyError, RecursionError):
+        pass
+    raise row.error(f"`{key}` must be a list of [title, {second}] or an object of the lists `title` and `{second}`.")
+
+
+def _text(row: Row, sentences: Any) -> str:
+    if not isinstance(sentences, list) or not all(isinstance(sentence, str) for sentence in sentences):
+        raise row.error("the sentences of `context` must be a list of strings.")
+    return " ".join(sentence.strip() for sentence in sentences if sentence.strip())

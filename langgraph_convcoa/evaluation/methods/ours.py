@@ -10,18 +10,17 @@ import re
 import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import Any
 
 from langchain_core.callbacks import BaseCallbackHandler
-from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.runnables import RunnableConfig, RunnableLambda
 from langchain_core.runnables.config import merge_configs
 from langgraph.checkpoint.memory import InMemorySaver
 
 from langgraph_convcoa.chain import ChainItem
 from langgraph_convcoa.context import ConvCoAContext
-from langgraph_convcoa.evaluation.methods.base import Answerer, Kit
+from langgraph_convcoa.evaluation.methods.prompting import Answerer, Kit
 from langgraph_convcoa.evaluation.records import History, Outcome, Turn
 from langgraph_convcoa.graph import build_graph
 from langgraph_convcoa.nodes.correct import STANDS_IN
@@ -31,6 +30,7 @@ from langgraph_convcoa.reasoning.extractive.reasoner import ExtractiveReasoner
 from langgraph_convcoa.reasoning.prompts import render
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 
+_ReasonerOf = Callable[[Kit], Reasoner]
 _MOST_THREADS = 256
 """Number of conversations whose threads are kept. It must exceed the number that runs at once."""
 _PATIENT = 600.0
@@ -45,17 +45,13 @@ def make_extractive(kit: Kit, name: str = "extractive") -> Answerer:
 
 
 def make_ours(
-    kit: Kit,
-    name: str = "ours",
-    *,
-    settings: Mapping[str, Any] = MappingProxyType({}),
-    reasoner: Callable[[Kit], Reasoner] | None = None,
+    kit: Kit, name: str = "ours", *, settings: Mapping[str, Any] | None = None, reasoner: _ReasonerOf | None = None
 ) -> Answerer:
     """The graph with the kit's model and retriever; `settings` override those of the kit.
 
     A reply that was asked for again counts as malformed. So does a turn whose correction had no answer to a sub-question.
     """
-    given = {"k": kit.settings.k or kit.k, "action_timeout": _PATIENT, **settings}
+    given = {"k": kit.settings.k or kit.k, "action_timeout": _PATIENT, **(settings or {})}
     context = kit.settings.model_copy(update=given)
     made = ChatModelReasoner(kit.chat_model()) if reasoner is None else reasoner(kit)
     graph, saver = build_graph(reasoner=made, retriever=kit.retriever, context=context), InMemorySaver()
@@ -84,35 +80,28 @@ class _Conversations:
         self._threads: OrderedDict[str, tuple[str, History]] = OrderedDict()
 
     async def answer(self, turn: Turn, config: RunnableConfig) -> Outcome:
-        unreadable = _Unreadable()
-        out = await self._in_thread(turn, merge_configs(config, {"callbacks": [unreadable]}))
-        chain: list[ChainItem] = out["chain"]
-        corrects = self._settings.max_corrections > 0
-        stood_in = corrects and any(item["reason"].startswith(STANDS_IN) for item in chain)
-        ids = dict.fromkeys([id_ for item in chain for id_ in item["evidence"]] + [c["id"] for c in out["citations"]])
-        return Outcome(out["answer"], tuple(ids), tuple(chain), unreadable.count + stood_in)
-
-    async def _in_thread(self, turn: Turn, config: RunnableConfig) -> dict[str, Any]:
         thread, pairs = self._threads.pop(turn.conversation, ("", ()))
         given: dict[str, Any] = {"question": turn.question}
         if not thread or _plain(pairs) != _plain(turn.history):
             self._saver.delete_thread(thread)
             thread, pairs = str(uuid.uuid4()), turn.history
-            given = {"messages": [*_messages(turn.history), HumanMessage(turn.question)]}
-        where: RunnableConfig = {"configurable": {"thread_id": thread}}
+            earlier = [message for asked, said in pairs for message in (HumanMessage(asked), AIMessage(said))]
+            given = {"messages": [*earlier, HumanMessage(turn.question)]}
+        unreadable = _Unreadable()
+        config = merge_configs(config, {"callbacks": [unreadable], "configurable": {"thread_id": thread}})
         try:
-            out = await self._graph.ainvoke(given, merge_configs(config, where), context=self._settings, durability="exit")
+            out = await self._graph.ainvoke(given, config, context=self._settings, durability="exit")
             pairs = (*turn.history, (turn.question, str(out["answer"])))
         finally:
             # The next question of the thread discards a turn that failed.
             self._threads[turn.conversation] = (thread, pairs)
             if len(self._threads) > _MOST_THREADS:
                 self._saver.delete_thread(self._threads.popitem(last=False)[1][0])
-        return dict(out)
-
-
-def _messages(pairs: History) -> list[AnyMessage]:
-    return [message for question, answer in pairs for message in (HumanMessage(question), AIMessage(answer))]
+        chain: list[ChainItem] = out["chain"]
+        corrects = self._settings.max_corrections > 0
+        stood_in = corrects and any(item["reason"].startswith(STANDS_IN) for item in chain)
+        ids = dict.fromkeys([id_ for item in chain for id_ in item["evidence"]] + [c["id"] for c in out["citations"]])
+        return Outcome(out["answer"], tuple(ids), tuple(chain), unreadable.count + stood_in)
 
 
 def _plain(pairs: History) -> list[tuple[str, str]]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from langgraph_convcoa.errors import InputError
 
 if TYPE_CHECKING:
-    from langgraph_convcoa.evaluation.methods.base import Answerer, Kit
+    from langgraph_convcoa.evaluation.methods.prompting import Answerer, Kit
 
 OURS = "ours"
 EXTRACTIVE = "extractive"
@@ -34,7 +34,7 @@ def _from(module: str, function: str, makes: bool = False) -> Callable[[Kit, str
     """A method by its coroutine function, or by the function that makes it; imported late, as the command needs only names."""
 
     def make(kit: Kit, name: str) -> Answerer:
-        from langgraph_convcoa.evaluation.methods.base import as_method
+        from langgraph_convcoa.evaluation.methods.prompting import as_method
 
         found: Any = getattr(import_module(f"langgraph_convcoa.evaluation.methods.{module}"), function)
         method: Answerer = found(kit, name) if makes else as_method(kit, name, found)
@@ -43,7 +43,7 @@ def _from(module: str, function: str, makes: bool = False) -> Callable[[Kit, str
     return make
 
 
-_RAG, _REACT = _from("prompting", "history_aware_rag"), _from("react", "react")
+_RAG, _REACT = _from("prompting", "history_aware_rag"), _from("prompting", "react")
 _QUOTES = "ours without a model, which quotes the best sentences; no call"
 METHODS: Mapping[str, Method] = MappingProxyType(
     {

@@ -1,27 +1,23 @@
-"""The report of a question-answering run: its tables and its files."""
+"""The figures of a question-answering run, its report and the report's files."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from scipy import stats
+
 from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.evaluation.metrics.judge import CRITERIA, MOST
-from langgraph_convcoa.evaluation.records import Answered
-from langgraph_convcoa.evaluation.reports.figures import (
-    MethodFigures,
-    Quality,
-    figures_of,
-    mark_figures,
-    preference_figures,
-)
+from langgraph_convcoa.evaluation.metrics import MEASURES, Sample, bootstrap_interval, paired_test, refuses
+from langgraph_convcoa.evaluation.records import Answered, Costs, Questions, found_gold
 from langgraph_convcoa.evaluation.reports.kit import Report, Table, percent, shown
-from langgraph_convcoa.evaluation.runs.conversations import Questions
 from langgraph_convcoa.evaluation.runs.folder import RunFolder
-from langgraph_convcoa.evaluation.runs.judging import Verdicts
+from langgraph_convcoa.evaluation.runs.judging import CRITERIA, MOST, Marked, Preference, Verdicts
 
 _NAMES = {"em": "EM", "f1": "F1", "rouge_l": "ROUGE-L"}
 _COSTS = {
@@ -31,6 +27,58 @@ _COSTS = {
     "retrievals": ("retrievals", 2),
     "seconds": ("seconds", 2),
 }
+_TESTS = 1999
+_ERRORS_SHOWN = 3
+
+
+@dataclass(frozen=True)
+class Quality:
+    """The mean of a measure over questions, and its 95% interval over conversations."""
+
+    mean: float
+    low: float
+    high: float
+    p: float | None  # of a paired randomisation test against the first method; None for the first
+    questions: int
+
+
+@dataclass(frozen=True)
+class MarkFigures:
+    """A method's marks."""
+
+    means: dict[str, float]  # by criterion, 0 to 2
+    total: Quality  # 0 to 8
+    right: float  # share of the answers with the full mark for "correct"
+    malformed: int  # answers without readable marks; they do not count
+
+
+@dataclass(frozen=True)
+class PreferenceFigures:
+    """A method's answers in pairs with the answers of the first method."""
+
+    wins: int
+    ties: int
+    losses: int
+    malformed: int
+    p: float | None  # of a sign test of wins against losses
+
+
+@dataclass(frozen=True)
+class MethodFigures:
+    """All figures of a method."""
+
+    method: str
+    asked: int  # including the questions that failed
+    failed: int
+    errors: dict[str, int]  # the commonest reasons with their counts
+    malformed: int  # replies of the model without the form that was asked for
+    without_reference: int  # questions without a known answer; they count in the costs only
+    refused: float  # share of plain refusals
+    quality: dict[str, Quality]  # by measure; a question that failed counts 0
+    gold_found: float | None  # share of questions with a gold passage among those retrieved
+    costs: dict[str, float]  # means over the questions
+    marks: MarkFigures | None = None
+    preference: PreferenceFigures | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,16 +217,7 @@ def report_of(
         given.sort(key=lambda answer: order[answer.id])
     if not any(answers.values()):
         raise InputError(f"{folder.path} holds no answer yet: run it with a larger budget")
-    first = methods[0]
-    figures = []
-    for name in (name for name in methods if answers[name]):
-        others = None if name == first or not answers[first] else answers[first]
-        one = figures_of(name, answers[name], others, seed=seed)
-        if verdicts is not None:
-            mine, firsts = ([each for each in verdicts.marks if each.method == of] for of in (name, first))
-            preference = None if name == first else preference_figures(name, verdicts.preferences)
-            one = replace(one, marks=mark_figures(mine, None if name == first else firsts, seed), preference=preference)
-        figures.append(one)
+    figures = [_figures_of(name, answers, verdicts or Verdicts(), seed) for name in methods if answers[name]]
     return RunReport(
         methods=tuple(figures),
         settings=folder.settings,
@@ -189,6 +228,85 @@ def report_of(
         planned=len(questions) * len(methods),
         answered=sum(one.asked for one in figures),
     )
+
+
+def _figures_of(method: str, answers: Mapping[str, Sequence[Answered]], verdicts: Verdicts, seed: int) -> MethodFigures:
+    """The figures of a method, tested against those of the first method in `answers`."""
+    own, first = answers[method], next(iter(answers))
+    known = [answer for answer in own if answer.references]
+    given = [answer for answer in own if not answer.error]
+    searched = [found_gold(answer.passages, answer.gold) for answer in given if answer.gold]
+    retrieves = any(answer.passages or answer.costs.retrievals for answer in own)
+    reasons = Counter(answer.error for answer in own if answer.error)
+    mine, firsts = ([one for one in verdicts.marks if one.method == name] for name in (method, first))
+    return MethodFigures(
+        method=method,
+        asked=len(own),
+        failed=reasons.total(),
+        errors=dict(sorted(reasons.items(), key=lambda item: (-item[1], item[0]))[:_ERRORS_SHOWN]),
+        malformed=sum(answer.malformed for answer in own),
+        without_reference=len(own) - len(known),
+        refused=sum(refuses(answer.answer) for answer in given) / max(1, len(given)),
+        quality={
+            name: _quality_of(_values(own, name), None if method == first else _values(answers[first], name), seed)
+            for name in MEASURES
+            if any(name in answer.metrics for answer in known)
+        },
+        gold_found=float(np.mean(searched)) if searched and retrieves else None,
+        costs={name: float(np.mean([getattr(answer.costs, name) for answer in own])) for name in vars(Costs())},
+        marks=mark_figures(mine, None if method == first else firsts, seed),
+        preference=None if method == first else preference_figures(method, verdicts.preferences),
+    )
+
+
+def _quality_of(
+    values: Mapping[str, tuple[str, float]], others: Mapping[str, tuple[str, float]] | None = None, seed: int = 0
+) -> Quality:
+    """Mean, interval and test of values. Each question has a conversation and a value; `others` are the first method's."""
+    column = np.array([[value] for _, value in values.values()])
+    low, high = bootstrap_interval([Sample(column, [conversation for conversation, _ in values.values()])], seed=seed)
+    p = None
+    if others is not None and (both := [id_ for id_ in values if id_ in others]):
+        less = np.array([[values[id_][1] - others[id_][1]] for id_ in both])
+        p = float(paired_test([Sample(less, [values[id_][0] for id_ in both])], resamples=_TESTS, seed=seed)[0])
+    return Quality(float(column.mean()), float(low[0]), float(high[0]), p, len(values))
+
+
+def mark_figures(marked: Sequence[Marked], first: Sequence[Marked] | None = None, seed: int = 0) -> MarkFigures | None:
+    """The marks of a method, tested against those of the first method; None if no reply could be read."""
+    known = [one.marks for one in marked if one.marks is not None]
+    if not known:
+        return None
+
+    def totals(given: Sequence[Marked]) -> dict[str, tuple[str, float]]:
+        return {one.id: (one.conversation, float(one.marks.total)) for one in given if one.marks is not None}
+
+    means = {name: float(np.mean([getattr(marks, name) for marks in known])) for name in CRITERIA}
+    right = sum(marks.correct == 2 for marks in known) / len(known)
+    total = _quality_of(totals(marked), None if first is None else totals(first), seed)
+    return MarkFigures(means, total, right, len(marked) - len(known))
+
+
+def preference_figures(method: str, preferences: Sequence[Preference]) -> PreferenceFigures | None:
+    """The wins and losses of a method in its pairs; None if it has none."""
+    pairs = [one for one in preferences if method in (one.first, one.second)]
+    if not pairs:
+        return None
+    wins = sum(one.better == method for one in pairs)
+    ties = sum(one.better == "" for one in pairs)
+    malformed = sum(one.better is None for one in pairs)
+    losses = len(pairs) - wins - ties - malformed
+    p = float(stats.binomtest(wins, wins + losses).pvalue) if wins + losses else None
+    return PreferenceFigures(wins, ties, losses, malformed, p)
+
+
+def _values(answers: Sequence[Answered], measure: str) -> dict[str, tuple[str, float]]:
+    """Conversation and value of each question with a known answer; 0 if it failed."""
+    return {
+        answer.id: (answer.conversation, 0.0 if answer.error else answer.metrics[measure])
+        for answer in answers
+        if answer.references and (answer.error or measure in answer.metrics)
+    }
 
 
 def _interval(found: Quality, digits: int = 3) -> str:

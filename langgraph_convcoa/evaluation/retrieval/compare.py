@@ -1,39 +1,184 @@
-"""Comparison of retrieval methods on the same questions: `convcoa evaluate retrieval`."""
+"""Comparison of retrieval methods on the same questions, and its report: `convcoa evaluate retrieval`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
 
 from langgraph_convcoa.datasets.queries import Dataset
 from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.evaluation.retrieval.methods import PLAIN, check_retrieval_methods, retrieval_kind
-from langgraph_convcoa.evaluation.retrieval.rankers import (
-    Pool,
-    Ranker,
-    Rankers,
-    hopfield_ranker,
-    index_pool,
-    passage_pool,
-    retriever_ranker,
+from langgraph_convcoa.evaluation.metrics import (
+    Sample,
+    bootstrap_interval,
+    found_all,
+    ndcg,
+    paired_test,
+    recall,
+    reciprocal_rank,
 )
-from langgraph_convcoa.evaluation.retrieval.report import METRICS, Measured, RetrievalReport, SourcesReport, results_of
+from langgraph_convcoa.evaluation.reports.kit import Report, Table, shown
+from langgraph_convcoa.evaluation.retrieval.methods import PLAIN, check_retrieval_methods, retrieval_kind
+from langgraph_convcoa.evaluation.retrieval.rankers import Pool, Ranker, Rankers, as_ranker, index_pool, passage_pool
 from langgraph_convcoa.retrieval.encoders.base import Encoder
 from langgraph_convcoa.retrieval.encoders.cache import PatternCache
 from langgraph_convcoa.retrieval.encoders.choice import as_encoder
 from langgraph_convcoa.retrieval.index.index import Index
 from langgraph_convcoa.retrieval.progress import Progress, track
 from langgraph_convcoa.retrieval.query.model import RetrieverModel, model_for, opened_model
-from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 
+METRICS: dict[str, Callable[[Sequence[str], Sequence[str]], float]] = {
+    "MRR": reciprocal_rank,
+    "Recall@1": lambda ranking, gold: recall(ranking, gold, 1),
+    "Recall@5": lambda ranking, gold: recall(ranking, gold, 5),
+    "Recall@10": lambda ranking, gold: recall(ranking, gold, 10),
+    "Recall@100": lambda ranking, gold: recall(ranking, gold, 100),
+    "All@5": lambda ranking, gold: found_all(ranking, gold, 5),
+    "All@10": lambda ranking, gold: found_all(ranking, gold, 10),
+    "nDCG@10": lambda ranking, gold: ndcg(ranking, gold, 10),
+}
+"""Functions of a ranking and the gold ids. All@k is the share of the questions with all gold passages among the first k; it
+equals Recall@k if each question has one gold passage."""
+
+_DECIMALS = 4
+_RESAMPLES = 2000
 _BATCH = 64
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """Measures of the n queries that a method was asked: their indexes in ascending order, (n, m) values, n conversations."""
+
+    rows: npt.NDArray[np.int64]
+    values: npt.NDArray[np.float64]
+    conversations: tuple[str, ...]
+
+    def less(self, other: Measured) -> Sample:
+        """The differences on the queries that both methods were asked."""
+        _, mine, others = np.intersect1d(self.rows, other.rows, return_indices=True)
+        return Sample(self.values[mine] - other.values[others], [self.conversations[i] for i in mine])
+
+
+@dataclass(frozen=True)
+class MethodResult:
+    """Figures of one method: the mean of each measure, its 95% interval, and p of a paired test against the baseline.
+
+    Over several sources a measure is the mean of its means in the sources. Intervals and tests are over conversations.
+    """
+
+    queries: int
+    metrics: dict[str, float]
+    seconds: float
+    intervals: dict[str, tuple[float, float]] = field(default_factory=dict)
+    p_values: dict[str, float] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "queries": self.queries,
+            **self.metrics,
+            "intervals": {name: [round(end, _DECIMALS) for end in ends] for name, ends in self.intervals.items()},
+            "p": {name: round(value, _DECIMALS) for name, value in self.p_values.items()},
+            "seconds": round(self.seconds, 3),
+        }
+
+
+@dataclass(frozen=True)
+class RetrievalReport(Report):
+    """The measures of each method over one pool; MRR counts the first 100 documents."""
+
+    dataset: str
+    documents: int
+    queries: int
+    left_out: int  # Queries without a gold passage in the pool.
+    methods: dict[str, MethodResult]
+    baseline: str = ""
+    part: str = ""  # Part of the data set; empty for all.
+    measured: dict[str, Measured] = field(default_factory=dict, repr=False, compare=False)
+
+    def to_dict(self) -> dict[str, Any]:
+        names = ("dataset", "part", "documents", "queries", "left_out", "baseline")
+        methods = {name: result.to_dict() for name, result in self.methods.items()}
+        return {**{name: getattr(self, name) for name in names}, "methods": methods}
+
+    def tables(self) -> tuple[Table, ...]:
+        part = f" ({self.part})" if self.part else ""
+        left_out = f", {self.left_out} left out (no gold passage in the pool)" if self.left_out else ""
+        title = f"{self.dataset}{part}: {self.queries} queries, {self.documents} documents{left_out}"
+        return (_table(title, self.methods, self.baseline),)
+
+
+@dataclass(frozen=True)
+class SourcesReport(Report):
+    """A report for each of several sources, and the mean over them; each source has the same weight."""
+
+    sources: tuple[RetrievalReport, ...]
+    macro: dict[str, MethodResult]
+    baseline: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "sources": [report.to_dict() for report in self.sources],
+            "baseline": self.baseline,
+            "macro": {name: result.to_dict() for name, result in self.macro.items()},
+        }
+
+    def tables(self) -> tuple[Table, ...]:
+        own = [table for report in self.sources for table in report.tables()]
+        return (*own, _table(f"macro: mean over {len(self.sources)} sources", self.macro, self.baseline))
+
+
+def results_of(
+    sources: Sequence[Mapping[str, Measured]], seconds: Mapping[str, float], baseline: str, seed: int
+) -> dict[str, MethodResult]:
+    """Means, intervals and paired tests of each method, from its measures in every source."""
+    results = {}
+    for method in sources[0]:
+        measured = [source[method] for source in sources]
+        if not all(len(part.rows) for part in measured):
+            if len(sources) == 1:
+                results[method] = MethodResult(0, dict.fromkeys(METRICS, 0.0), seconds[method])
+            continue
+        means = np.mean([part.values.mean(axis=0) for part in measured], axis=0)
+        samples = [Sample(part.values, part.conversations) for part in measured]
+        low, high = bootstrap_interval(samples, resamples=_RESAMPLES, seed=seed)
+        p_values = {}
+        if method != baseline:
+            differences = [part.less(source[baseline]) for part, source in zip(measured, sources, strict=True)]
+            if all(len(sample.values) for sample in differences):
+                tested = paired_test(differences, resamples=5 * _RESAMPLES, seed=seed)
+                p_values = dict(zip(METRICS, tested.tolist(), strict=True))
+        results[method] = MethodResult(
+            queries=sum(len(part.rows) for part in measured),
+            metrics=dict(zip(METRICS, means.tolist(), strict=True)),
+            seconds=seconds[method],
+            intervals=dict(zip(METRICS, zip(low.tolist(), high.tolist(), strict=True), strict=True)),
+            p_values=p_values,
+        )
+    return results
+
+
+def _table(title: str, methods: Mapping[str, MethodResult], baseline: str) -> Table:
+    def is_shown(name: str) -> bool:
+        # All@k is shown if a question has several gold passages.
+        recall_name = name.replace("All", "Recall")
+        return recall_name == name or any(one.metrics[name] != one.metrics[recall_name] for one in methods.values())
+
+    first, *others = filter(is_shown, METRICS)
+    rows = []
+    for name, result in methods.items():
+        low, high = result.intervals.get(first, (0.0, 0.0))
+        measures = [shown(result.metrics[first]), f"{low:.3f}-{high:.3f}", *(shown(result.metrics[other]) for other in others)]
+        rows.append([name, *measures, shown(result.p_values.get(first), 4), str(result.queries)])
+    note = f"95% interval of MRR over conversations; p: MRR against {baseline}, paired randomisation"
+    return Table(title, ("method", first, "95%", *others, "p", "queries"), rows, note)
 
 
 def default_methods(model: RetrieverModel | None, *, index: bool = False) -> tuple[str, ...]:
@@ -65,9 +210,8 @@ def evaluate_retrieval(dataset: Dataset, *, part: str = "", **options: Any) -> R
     A passage that is searched in parts ranks by its best part. Queries without a gold passage in the pool are left out and
     counted. `part` says which part of the data set the queries are; `options` are the fields of `RetrievalOptions`.
 
-    Raises:
-        InputError: A method or the baseline is unknown, a method needs a model or rewrites that are missing, or no query
-            has a gold passage in the pool.
+    Raises InputError if a method or the baseline is unknown, a method needs a model or rewrites that are missing, or no query
+    has a gold passage in the pool.
     """
     (report,) = _reports([dataset], [part], RetrievalOptions(**options))
     return report
@@ -80,10 +224,9 @@ def evaluate_sources(datasets: Sequence[Dataset], *, parts: Sequence[str] | None
     """
     if not datasets:
         raise InputError("There is no data to measure on; name at least one folder or file.")
-    names = [dataset.name for dataset in datasets]
-    double = next((name for name in names if names.count(name) > 1), None)
-    if double is not None:
-        raise InputError(f"Two data sets are named {double}; rename one.")
+    [(name, count)] = Counter(dataset.name for dataset in datasets).most_common(1)
+    if count > 1:
+        raise InputError(f"Two data sets are named {name}; rename one.")
     chosen = RetrievalOptions(**options)
     reports = _reports(datasets, parts or [""] * len(datasets), chosen)
     shared = [name for name in reports[0].methods if all(name in report.methods for report in reports)]
@@ -95,28 +238,23 @@ def evaluate_sources(datasets: Sequence[Dataset], *, parts: Sequence[str] | None
 
 def _reports(datasets: Sequence[Dataset], parts: Sequence[str], options: RetrievalOptions) -> list[RetrievalReport]:
     """The reports of several data sets; all methods are checked before anything is encoded."""
-    encoder, has_index = as_encoder(options.encoder), options.index is not None
-    model, distractors = model_for(opened_model(options.model), encoder), list(options.distractors)
+    encoder, distractors = as_encoder(options.encoder), list(options.distractors)
+    model = model_for(opened_model(options.model), encoder)
     chosen = [_methods_of(dataset, options, model) for dataset in datasets]
     reference = options.baseline or ("untrained" if "untrained" in chosen[0] else chosen[0][0])
-    lacking = next((names for names in chosen if reference not in names), None)
-    if lacking is not None:
+    if lacking := next((names for names in chosen if reference not in names), None):
         raise InputError(f"The baseline {reference!r} is not measured; name one of {', '.join(lacking)}.")
-    if has_index and distractors:
+    if options.index is not None and distractors:
         raise InputError("An index is searched as it is; leave the distractors out, or add them to the index.")
-    is_trained = any(retrieval_kind(method) == "trained" for names in chosen for method in names)
-    if model is not None and is_trained:
+    if model is not None and any(retrieval_kind(method) == "trained" for names in chosen for method in names):
         model.check_encoder(encoder)
     reports = []
     for dataset, part, names in zip(datasets, parts, chosen, strict=True):
         pool = passage_pool(dataset, distractors) if options.index is None else index_pool(dataset, Index(options.index))
-        rankers = Rankers(
-            pool, encoder, model=model, cache=options.cache, progress=options.progress, settings=options.settings
-        )
+        rankers = Rankers(pool, encoder, model, options.cache, options.progress, options.settings or {})
         measured, seconds = {}, {}
         for method in names:
-            further = options.further.get(method)
-            ranker = rankers.of(method) if further is None else _ranker(further)
+            ranker = as_ranker(options.further[method]) if method in options.further else rankers.of(method)
             begin = perf_counter()
             measured[method] = _measure(ranker, method, pool, options.progress)
             seconds[method] = perf_counter() - begin
@@ -129,19 +267,12 @@ def _reports(datasets: Sequence[Dataset], parts: Sequence[str], options: Retriev
 def _methods_of(dataset: Dataset, options: RetrievalOptions, model: RetrieverModel | None) -> tuple[str, ...]:
     """The methods of one data set, each once."""
     has_index, rewrites = options.index is not None, any(query.rewrite for query in dataset.queries)
-    if options.methods is not None:
-        names = tuple(dict.fromkeys(options.methods))
-    else:
+    names = tuple(dict.fromkeys(options.methods or ()))
+    if options.methods is None:
         named = default_methods(model, index=has_index)
         names = (*(method for method in named if rewrites or method != "rewrite"), *options.further)
     check_retrieval_methods(names, options.further, index=has_index, model=model is not None, rewrites=rewrites)
     return names
-
-
-def _ranker(method: BaseRetriever | Ranker) -> Ranker:
-    if isinstance(method, HopfieldRetriever):
-        return hopfield_ranker(method)
-    return retriever_ranker(method) if isinstance(method, BaseRetriever) else method
 
 
 def _measure(ranker: Ranker, method: str, pool: Pool, progress: Progress) -> Measured:

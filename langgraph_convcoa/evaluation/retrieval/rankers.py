@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
 from typing import Any
@@ -27,7 +27,6 @@ from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 
 _DEPTH = 100
 """Number of documents in a ranking."""
-
 Ranker = Callable[[Sequence[Query]], list[list[str]]]
 """Ranks documents for each query: their ids, best first."""
 
@@ -72,11 +71,15 @@ def index_pool(dataset: Dataset, index: Index) -> Pool:
     return Pool(dataset.name, len(ids), asked, len(dataset.queries) - len(asked), index=index)
 
 
-def retriever_ranker(retriever: BaseRetriever) -> Ranker:
-    """Rank by any LangChain retriever, which gets the question alone; documents need an id."""
+def as_ranker(method: BaseRetriever | Ranker) -> Ranker:
+    """A ranker, or one that asks a LangChain retriever the question alone; the retriever's documents need an id."""
+    if isinstance(method, HopfieldRetriever):
+        return hopfield_ranker(method)
+    if not isinstance(method, BaseRetriever):
+        return method
 
     def rank(queries: Sequence[Query]) -> list[list[str]]:
-        found = retriever.batch([query.question for query in queries])
+        found = method.batch([query.question for query in queries])
         return [_first(document_id(document) for document in documents) for documents in found]
 
     return rank
@@ -99,27 +102,20 @@ def hopfield_ranker(retriever: HopfieldRetriever) -> Ranker:
     return rank
 
 
+@dataclass
 class Rankers:
     """This library's methods over one pool; what they share is computed once."""
 
-    def __init__(
-        self,
-        pool: Pool,
-        encoder: Encoder,
-        *,
-        model: RetrieverModel | None = None,
-        cache: PatternCache | None = None,
-        progress: Progress = False,
-        settings: Mapping[str, Any] | None = None,
-    ) -> None:
-        self._pool = pool
-        self._encoder = _RememberingEncoder(encoder)
-        self._model = model
-        self._cache = cache
-        self._progress = progress
-        self._settings = {**(settings or {}), "graph": None}
+    pool: Pool
+    encoder: Encoder
+    model: RetrieverModel | None = None
+    cache: PatternCache | None = None
+    progress: Progress = False
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.encoder = _RememberingEncoder(self.encoder)
         self._retrievers: dict[str, HopfieldRetriever] = {}
-        self._whole: Vectors | None = None
 
     def of(self, method: str) -> Ranker:
         """Return the ranker of a method. Its passages are encoded before this returns."""
@@ -138,38 +134,40 @@ class Rankers:
 
     def _retriever(self, kind: str) -> HopfieldRetriever:
         if kind not in self._retrievers:
-            model: RetrieverModel | str | None = {"hybrid": None, "untrained": UNTRAINED}.get(kind, self._model)
-            corpus = self._pool.index or MemoryCorpus(self._memory)
-            self._retrievers[kind] = HopfieldRetriever(corpus=corpus, encoder=self._encoder, model=model, **self._settings)
+            settings = {**self.settings, "graph": None, "encoder": self.encoder}
+            model: RetrieverModel | str | None = {"hybrid": None, "untrained": UNTRAINED}.get(kind, self.model)
+            corpus = self.pool.index or MemoryCorpus(self._memory)
+            self._retrievers[kind] = HopfieldRetriever(corpus=corpus, model=model, **settings)
         return self._retrievers[kind]
 
     @cached_property
     def _memory(self) -> Memory:
-        return build_memory(self._pool.passages, self._encoder, cache=self._cache, progress=self._progress)
+        return build_memory(self.pool.passages, self.encoder, cache=self.cache, progress=self.progress)
+
+    @cached_property
+    def _whole(self) -> Vectors:
+        """One vector for each passage. The encoder cuts off the end of a long passage."""
+        texts = [pattern_text(document) for document in self.pool.passages]
+        return encode_texts(self.encoder, texts, self.cache, self.progress)
 
     def _bm25(self) -> Ranker:
-        passages = self._pool.passages
-        index = BM25Index(passages)
+        index = BM25Index(self.pool.passages)
 
         def rank(queries: Sequence[Query]) -> list[list[str]]:
             rankings = []
             for query in queries:
                 scores = index.scores([query.question])[0]
                 best = np.argsort(-scores, kind="stable")[:_DEPTH]
-                rankings.append([str(passages[i].id) for i in best if scores[i] > 0])
+                rankings.append([str(self.pool.passages[i].id) for i in best if scores[i] > 0])
             return rankings
 
         return rank
 
     def _one_vector(self, text: Callable[[Query], str]) -> Ranker:
-        """Rank by one vector for each passage. The encoder cuts off the end of a long passage."""
-        if self._whole is None:
-            texts = [pattern_text(document) for document in self._pool.passages]
-            self._whole = encode_texts(self._encoder, texts, self._cache, self._progress)
-        patterns, ids = self._whole, [str(document.id) for document in self._pool.passages]
+        patterns, ids = self._whole, [str(document.id) for document in self.pool.passages]
 
         def rank(queries: Sequence[Query]) -> list[list[str]]:
-            found = self._encoder.encode_queries([text(query) for query in queries])
+            found = self.encoder.encode_queries([text(query) for query in queries])
             return [_first(ids[i] for i in np.argsort(-(patterns @ state), kind="stable")) for state in found]
 
         return rank
@@ -183,12 +181,9 @@ class _RememberingEncoder(DelegatingEncoder):
         self._known: dict[str, Vectors] = {}
 
     def encode_queries(self, texts: Sequence[str]) -> Vectors:
-        new = [text for text in dict.fromkeys(texts) if text not in self._known]
-        if new:
+        if new := [text for text in dict.fromkeys(texts) if text not in self._known]:
             self._known.update(zip(new, self.encoder.encode_queries(new), strict=True))
-        if not texts:
-            return np.zeros((0, self.dimension), dtype=np.float32)
-        return np.stack([self._known[text] for text in texts])
+        return np.array([self._known[text] for text in texts], dtype=np.float32).reshape(-1, self.dimension)
 
 
 def _first(ids: Iterable[str]) -> list[str]:

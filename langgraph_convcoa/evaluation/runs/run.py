@@ -1,27 +1,37 @@
-"""Executes a run: methods answer the questions of a data set, conversations in parallel, turns in order."""
+"""Executes a run: methods answer the questions of a data set, conversations in parallel, turns in order.
+
+Also here: the costs of a question (`Meter`), and which failures end a run.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Coroutine, Mapping
+import time
+from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
+from uuid import UUID
 
+from langchain_core.outputs import ChatGeneration, LLMResult
 from langchain_core.runnables import RunnableConfig
 
 from langgraph_convcoa.datasets.queries import Query
-from langgraph_convcoa.errors import ModelError, check_least
-from langgraph_convcoa.evaluation.methods.base import Answerer
-from langgraph_convcoa.evaluation.metrics.answers import answer_metrics
-from langgraph_convcoa.evaluation.records import Answered, Turn
-from langgraph_convcoa.evaluation.runs.conversations import Conversation, Questions, own_history, references_of
-from langgraph_convcoa.evaluation.runs.failures import PATIENCE, failure, hopeless, unkept
-from langgraph_convcoa.evaluation.runs.folder import RunFolder
-from langgraph_convcoa.evaluation.runs.meter import Meter
+from langgraph_convcoa.errors import ConvCoAError, ModelError, check_least
+from langgraph_convcoa.evaluation.methods.prompting import Answerer
+from langgraph_convcoa.evaluation.metrics import answer_metrics
+from langgraph_convcoa.evaluation.records import Answered, Conversation, Costs, Questions, Turn, own_history, references_of
+from langgraph_convcoa.evaluation.runs.folder import KEPT, ReplyCacheError, RunFolder
+from langgraph_convcoa.reasoning.models import status_code
 from langgraph_convcoa.retrieval.progress import Progress, track
 from langgraph_convcoa.training.interruption import interruptions
+from langgraph_convcoa.usage import UsageCounter
 
+PATIENCE = 10
+"""The run ends after this many hopeless failures in a row."""
+
+# These include a spent quota, and a rate limit that outlasts the client's retries: the run can be resumed later.
+_HOPELESS = (401, 402, 403, 404, 429)
 _T = TypeVar("_T")
 
 
@@ -46,7 +56,7 @@ def run_methods(
     remembering: Collection[str] = (),
     settings: RunSettings | None = None,
     progress: Progress = False,
-    notify: Callable[[str], None] | None = None,
+    notify: Callable[[str], None] = lambda _message: None,
 ) -> str:
     """Ask every method every question that the folder has no answer to yet.
 
@@ -59,8 +69,7 @@ def run_methods(
     if it did not. Raises ModelError after `PATIENCE` such failures in a row, or if there was nothing else.
     """
     with interruptions() as interrupted:
-        tell = notify or (lambda _message: None)
-        run = _Run(methods, folder, remembering, settings or RunSettings(), tell, interrupted)
+        run = _Run(methods, folder, remembering, settings or RunSettings(), notify, interrupted)
         return completed(run.all(questions, progress))
 
 
@@ -93,26 +102,22 @@ class _Run:
             self.known[one.method, one.id] = None if one.error else one.answer
         waiting = iter(questions.conversations)
         with track(progress, len(questions) * len(self.methods) - len(self.known), "Asking") as advance:
+            failed: list[Exception] = []
 
             async def work() -> None:
-                for conversation in waiting:
-                    for method in self.methods:
-                        await self.converse(method, conversation, advance)
-                        if self.stopped:
-                            return
+                try:
+                    for conversation in waiting:
+                        for method in self.methods:
+                            await self.converse(method, conversation, advance)
+                            if self.stopped:
+                                return
+                except Exception as error:  # noqa: BLE001 - questions under way are paid for, so they are still written down
+                    failed.append(error)
+                    self.stopped = self.stopped or "failed"
 
-            tasks = [asyncio.ensure_future(work()) for _ in range(self.settings.concurrency)]
-            try:
-                await asyncio.gather(*tasks)
-            except Exception:
-                # Questions under way are paid for, so they are written down.
-                self.stopped = self.stopped or "failed"
-                await asyncio.gather(*tasks, return_exceptions=True)
-                raise
-            finally:
-                for task in tasks:
-                    task.cancel()
-                await asyncio.gather(*tasks, return_exceptions=True)
+            await asyncio.gather(*(work() for _ in range(self.settings.concurrency)))
+        if failed:
+            raise failed[0]
         if self.hopeless and not self.written:
             raise ModelError(self.hopeless)
         return self.stopped or self.hopeless
@@ -182,3 +187,69 @@ class _Run:
         if not self.stopped and limit is not None and spent >= limit:
             self.stopped = f"the budget of {limit:,} tokens is spent ({spent:,})"
         return bool(self.stopped)
+
+
+class Meter(UsageCounter):
+    """A callback that counts calls, tokens and searches, and the time since it was made.
+
+    A cached reply counts with the time that it took at first, so costs do not depend on earlier runs. Failed requests count
+    with an estimate of their input. If a retriever asks another retriever, only the outer one counts.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._start = time.perf_counter()
+        self._searches: set[UUID] = set()
+        self._kept = 0.0
+        self.retrievals = 0
+
+    def on_llm_end(self, response: LLMResult, *, run_id: UUID, **kwargs: Any) -> None:
+        super().on_llm_end(response, run_id=run_id, **kwargs)
+        generation = response.generations[0][0] if response.generations and response.generations[0] else None
+        if isinstance(generation, ChatGeneration) and generation.generation_info:
+            with self._lock:
+                self._kept += generation.generation_info.get(KEPT, 0.0)
+
+    def on_retriever_start(
+        self, serialized: dict[str, Any], query: str, *, run_id: UUID, parent_run_id: UUID | None = None, **kwargs: Any
+    ) -> None:
+        with self._lock:
+            if parent_run_id not in self._searches:
+                self.retrievals += 1
+            self._searches.add(run_id)
+
+    def costs(self) -> Costs:
+        """The costs so far."""
+        with self._lock:
+            seconds = time.perf_counter() - self._start + self._kept
+            return Costs(self.llm_calls, self.input_tokens, self.output_tokens, self.retrievals, round(seconds, 6))
+
+
+def failure(error: Exception) -> str:
+    """Why a question has no answer, in one line. A provider's text is left out, since it may quote a key."""
+    if isinstance(error, ConvCoAError):
+        return " ".join(str(error).split())
+    return f"the method failed ({status_code(error) or type(error).__name__})"
+
+
+def hopeless(error: Exception) -> bool:
+    """Whether the next question would fail too: the key, the model's name or the address is wrong, or a quota is spent."""
+    for cause in _causes(error):
+        if status_code(cause) in _HOPELESS:
+            return True
+        name = type(cause).__name__.lower()
+        if isinstance(cause, ConnectionError) or "connect" in name:
+            return "timeout" not in name
+    return False
+
+
+def unkept(error: Exception) -> ReplyCacheError | None:
+    """The cache error that caused this exception, if any."""
+    return next((cause for cause in _causes(error) if isinstance(cause, ReplyCacheError)), None)
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    seen: BaseException | None = error
+    while seen is not None:
+        yield seen
+        seen = seen.__cause__ or seen.__context__

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict, dataclass
 from hashlib import sha256
 from importlib import import_module
@@ -16,21 +16,15 @@ from langgraph_convcoa.datasets.queries import Query
 from langgraph_convcoa.errors import InputError, ModelError, check_least, first_line, require
 from langgraph_convcoa.files import replacing_folder
 from langgraph_convcoa.retrieval.progress import Progress
-from langgraph_convcoa.training.planner.environment import Environment, playable
-from langgraph_convcoa.training.planner.reward import mean_figures
-from langgraph_convcoa.training.trainer import board, run
-from langgraph_convcoa.training.unfinished import Unfinished, writable
+from langgraph_convcoa.training.planner.environment import Environment, mean_figures, playable
+from langgraph_convcoa.training.trainer import Unfinished, board, run, writable
 
 CONFIG, CURVE, PLANS = "planner.json", "training.jsonl", "plans.jsonl"
 
 
 @dataclass(frozen=True)
 class PlannerTraining:
-    """Settings of a planner's training.
-
-    Raises:
-        InputError: A number is out of range.
-    """
+    """Settings of a planner's training. Raises InputError if a number is out of range."""
 
     steps: int = 200  # Updates of the weights.
     questions: int = 4  # Questions in a step.
@@ -88,13 +82,18 @@ def train_planner(
     chosen, unfinished = settings or PlannerTraining(), Unfinished.beside(out)
     turns = playable(queries)
     check_planner_folder(out, resume=resume)
-    prompts = asyncio.run(_prompts(environment, turns))
+
+    async def prompts_of_turns() -> list[Any]:
+        await environment.check(turns)
+        return [await environment.prompt(turn.question, turn.history) for turn in turns]
+
+    prompts = asyncio.run(prompts_of_turns())
     known = sha256(repr([prompts, [turn.references for turn in turns]]).encode("utf-8", "replace")).hexdigest()[:16]
     told = {"base": str(model), **asdict(chosen), "data": known, "command": command}
     told["reward"] = {name: value for name, value in asdict(environment.reward_settings).items() if not callable(value)}
     checkpoint = unfinished.begin(told, resume=resume)
     rows = [{"prompt": prompt, "turn": number} for number, prompt in enumerate(prompts)]
-    trainer, tokenizer = _trainer(model, rows, chosen, unfinished, _Reward(environment, turns, unfinished.folder / PLANS))
+    trainer, tokenizer = _trainer(model, rows, chosen, unfinished, _reward_of(environment, turns, unfinished.folder / PLANS))
     for callback in board(logs):
         trainer.add_callback(callback)
     run(trainer, checkpoint, progress)
@@ -110,17 +109,10 @@ def train_planner(
     return curve
 
 
-async def _prompts(environment: Environment, turns: Sequence[Query]) -> list[Any]:
-    await environment.check(turns)
-    return [await environment.prompt(turn.question, turn.history) for turn in turns]
-
-
 def load_planner(name: str | Path, *, dtype: str = "auto") -> tuple[Any, Any]:
     """A causal language model and its tokenizer, by name or folder; an adapter is merged into its model.
 
-    Raises:
-        InputError: The model has no chat template, so the graph cannot ask it for a plan.
-        ModelError: The model cannot be loaded.
+    Raises ModelError if the model cannot be loaded, and InputError if it has no chat template to ask it for a plan.
     """
     place, adapter = str(name), (Path(name) / "adapter_config.json").is_file()
     transformers = import_module("transformers")
@@ -141,24 +133,14 @@ def load_planner(name: str | Path, *, dtype: str = "auto") -> tuple[Any, Any]:
     return (model.merge_and_unload() if adapter else model), tokenizer
 
 
-class _Reward:
-    """TRL's reward function: plays the plans of a step."""
+def _reward_of(environment: Environment, turns: Sequence[Query], log: Path) -> Callable[..., Awaitable[list[float | None]]]:
+    """TRL's reward function, which plays the plans of a step. TRL gives it the columns of the data set, here `turn`."""
 
-    __name__ = "turn"
-
-    def __init__(self, environment: Environment, turns: Sequence[Query], log: Path) -> None:
-        self.environment, self.turns, self.log = environment, turns, log
-
-    async def __call__(
-        self,
-        completions: Sequence[Any],
-        turn: Sequence[int],
-        trainer_state: Any,
-        log_metric: Callable[[str, float], None],
-        **_others: Any,
+    async def turn_reward(
+        completions: Sequence[Any], turn: Sequence[int], trainer_state: Any, log_metric: Callable[[str, float], None], **_: Any
     ) -> list[float | None]:
         plans = [completion[-1]["content"] for completion in completions]
-        rewards = await self.environment.rewards(plans, [self.turns[number] for number in turn])
+        rewards = await environment.rewards(plans, [turns[number] for number in turn])
         known = [reward for reward in rewards if reward is not None]
         if not known:
             raise InputError("No plan of this step could be rewarded: see the warnings above.")
@@ -166,16 +148,19 @@ class _Reward:
             log_metric(f"turn/{name}", value)
         log_metric("turn/unrewarded", 1 - len(known) / len(rewards))
         if trainer_state.is_world_process_zero:
-            with self.log.open("a", encoding="utf-8") as stream:
+            with log.open("a", encoding="utf-8") as stream:
                 for number, plan, reward in zip(turn, plans, rewards, strict=True):
                     earned = {"reward": None} if reward is None else {"reward": reward.total, "fault": reward.fault}
-                    row = {"step": trainer_state.global_step + 1, "id": self.turns[number].id, **earned, "plan": plan}
+                    row = {"step": trainer_state.global_step + 1, "id": turns[number].id, **earned, "plan": plan}
                     stream.write(json.dumps(row, ensure_ascii=False) + "\n")
         return [None if reward is None else reward.total for reward in rewards]
 
+    turn_reward.__name__ = "turn"
+    return turn_reward
+
 
 def _trainer(
-    model: str | Path, rows: list[dict[str, Any]], settings: PlannerTraining, unfinished: Unfinished, reward: _Reward
+    model: str | Path, rows: list[Any], settings: PlannerTraining, unfinished: Unfinished, reward: Any
 ) -> tuple[Any, Any]:
     import torch
     from datasets import Dataset

@@ -9,7 +9,7 @@ import pytest
 
 from langgraph_convcoa.context import ConvCoAContext
 from langgraph_convcoa.errors import ModelError
-from langgraph_convcoa.evaluation.methods.base import Kit
+from langgraph_convcoa.evaluation.methods.prompting import Kit
 from langgraph_convcoa.evaluation.methods.registry import make_method
 from langgraph_convcoa.evaluation.records import Turn
 from tests.evaluation.methods.planning import FACT, GUESSING, STEPS, Model, converse, kept_plan, statuses

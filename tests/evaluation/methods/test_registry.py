@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.evaluation.methods.base import Kit
+from langgraph_convcoa.evaluation.methods.prompting import Kit
 from langgraph_convcoa.evaluation.methods.registry import METHODS, check_methods, make_method
 from tests.fakes import KeywordRetriever, ScriptedModel
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langgraph_convcoa.evaluation.metrics.answers import MEASURES, answer_metrics
+from langgraph_convcoa.evaluation.metrics import MEASURES, answer_metrics
 from langgraph_convcoa.text.citations import without_marks
 from langgraph_convcoa.text.matching import normalise_answer
 

@@ -2,7 +2,7 @@ import random
 
 import pytest
 
-from langgraph_convcoa.evaluation.metrics.ranking import ndcg, recall, reciprocal_rank
+from langgraph_convcoa.evaluation.metrics import ndcg, recall, reciprocal_rank
 
 RANKING = ["a", "b", "c", "d"]
 

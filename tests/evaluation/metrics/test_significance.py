@@ -5,7 +5,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from langgraph_convcoa.evaluation.metrics.significance import Sample, bootstrap_interval, paired_test
+from langgraph_convcoa.evaluation.metrics import Sample, bootstrap_interval, paired_test
 
 
 def sample(values, conversations=None):

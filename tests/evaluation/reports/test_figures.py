@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from langgraph_convcoa.evaluation.metrics.judge import Marks
-from langgraph_convcoa.evaluation.reports.figures import mark_figures, preference_figures
-from langgraph_convcoa.evaluation.runs.judging import Marked, Preference
+from langgraph_convcoa.evaluation.reports.run import mark_figures, preference_figures
+from langgraph_convcoa.evaluation.runs.judging import Marked, Marks, Preference
 
 
 def marked(method: str, *totals: int | None) -> list[Marked]:

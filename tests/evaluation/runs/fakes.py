@@ -12,9 +12,8 @@ from langchain_core.messages import HumanMessage
 from langchain_core.runnables import RunnableConfig, RunnableLambda
 
 from langgraph_convcoa.datasets.queries import Query
-from langgraph_convcoa.evaluation.methods.base import Answerer
-from langgraph_convcoa.evaluation.records import Outcome, Turn
-from langgraph_convcoa.evaluation.runs.conversations import Questions, sample_conversations
+from langgraph_convcoa.evaluation.methods.prompting import Answerer
+from langgraph_convcoa.evaluation.records import Outcome, Questions, Turn, sample_conversations
 from langgraph_convcoa.evaluation.runs.folder import RunFolder
 from langgraph_convcoa.reasoning.models import call_error, load_chat_model
 from tests.openai_server import OpenAIServer, prompt_of

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from langgraph_convcoa.datasets.queries import Query
 from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.evaluation.runs.conversations import own_history, sample_conversations
+from langgraph_convcoa.evaluation.records import own_history, sample_conversations
 
 
 def rows(sizes: list[int]) -> list[Query]:

@@ -7,8 +7,8 @@ import openai
 import pytest
 
 from langgraph_convcoa.errors import InputError, ModelError, RetrievalError
-from langgraph_convcoa.evaluation.runs.failures import failure, hopeless, unkept
-from langgraph_convcoa.evaluation.runs.reply_cache import ReplyCacheError
+from langgraph_convcoa.evaluation.runs.folder import ReplyCacheError
+from langgraph_convcoa.evaluation.runs.run import failure, hopeless, unkept
 from langgraph_convcoa.reasoning.models import call_error
 from tests.fakes import ScriptedModel
 

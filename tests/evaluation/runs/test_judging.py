@@ -10,11 +10,9 @@ from typing import Any
 import pytest
 
 from langgraph_convcoa.errors import ModelError
-from langgraph_convcoa.evaluation.metrics.judge import NO_MARKS, Judge
 from langgraph_convcoa.evaluation.records import Answered
-from langgraph_convcoa.evaluation.runs.folder import RunFolder
-from langgraph_convcoa.evaluation.runs.judging import Verdicts, judge_run
-from langgraph_convcoa.evaluation.runs.reply_cache import keep_replies
+from langgraph_convcoa.evaluation.runs.folder import RunFolder, keep_replies
+from langgraph_convcoa.evaluation.runs.judging import NO_MARKS, Judge, Verdicts, judge_run
 from langgraph_convcoa.evaluation.runs.run import RunSettings
 from tests.evaluation.runs.fakes import folder, model_of, questions_of
 from tests.openai_server import OpenAIServer, Reply, prompt_of

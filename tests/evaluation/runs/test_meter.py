@@ -9,7 +9,7 @@ from langchain_core.callbacks import CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
 
-from langgraph_convcoa.evaluation.runs.meter import Meter
+from langgraph_convcoa.evaluation.runs.run import Meter
 from langgraph_convcoa.graph import build_graph
 from tests.fakes import KeywordRetriever, ScriptedModel, corrections, node, plan
 

@@ -15,8 +15,8 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.outputs import ChatGeneration
 
 from langgraph_convcoa.errors import ModelError
-from langgraph_convcoa.evaluation.runs.meter import Meter
-from langgraph_convcoa.evaluation.runs.reply_cache import ReplyCache, ReplyCacheError, keep_replies
+from langgraph_convcoa.evaluation.runs.folder import ReplyCache, ReplyCacheError, keep_replies
+from langgraph_convcoa.evaluation.runs.run import Meter
 from langgraph_convcoa.reasoning.models import load_chat_model
 from tests.openai_server import OpenAIServer, Reply, prompt_of
 

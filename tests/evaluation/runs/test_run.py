@@ -12,8 +12,7 @@ from langchain_core.runnables import RunnableLambda
 
 from langgraph_convcoa.errors import InputError, ModelError
 from langgraph_convcoa.evaluation.records import Answered, Outcome, Turn
-from langgraph_convcoa.evaluation.runs.folder import RunFolder
-from langgraph_convcoa.evaluation.runs.reply_cache import keep_replies
+from langgraph_convcoa.evaluation.runs.folder import RunFolder, keep_replies
 from langgraph_convcoa.evaluation.runs.run import RunSettings, run_methods
 from tests.evaluation.runs.fakes import asking, folder, instant, model_of, number_in, questions_of
 from tests.openai_server import OpenAIServer, Reply, prompt_of

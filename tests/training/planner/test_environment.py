@@ -13,8 +13,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langgraph_convcoa.datasets.queries import Query
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.graph import build_graph
-from langgraph_convcoa.training.planner.environment import Environment, playable
-from langgraph_convcoa.training.planner.reward import RewardSettings, answer_matches
+from langgraph_convcoa.training.planner.environment import Environment, RewardSettings, answer_matches, playable
 from tests.fakes import FixedRetriever, ScriptedModel, corrections, node, plan
 
 TEXT = "John Hopfield described the network in 1982. He was a physicist."

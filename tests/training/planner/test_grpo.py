@@ -15,9 +15,8 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langgraph_convcoa.datasets.queries import Query
 from langgraph_convcoa.errors import InputError, ModelError
 from langgraph_convcoa.graph import build_graph
-from langgraph_convcoa.training.planner.environment import Environment
+from langgraph_convcoa.training.planner.environment import Environment, TurnReward
 from langgraph_convcoa.training.planner.grpo import PlannerTraining, check_planner_folder, train_planner
-from langgraph_convcoa.training.planner.reward import TurnReward
 from tests.training.planner.tiny import TURNS, Library, tiny_policy
 
 pytest.importorskip("trl")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from langgraph_convcoa.chain import Status
 from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.training.planner.reward import (
+from langgraph_convcoa.training.planner.environment import (
     RewardSettings,
     TurnReward,
     answer_matches,

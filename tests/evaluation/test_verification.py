@@ -6,7 +6,7 @@ import pytest
 
 from langgraph_convcoa.datasets.labelled_claims import LabelledClaim, packaged_claims, read_claims
 from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.evaluation.verification.claims import evaluate_verification
+from langgraph_convcoa.evaluation.verification import evaluate_verification
 
 EVIDENCE = (("Bridge", "The bridge opened in 1894. It fell in 1907."),)
 CLAIMS = [

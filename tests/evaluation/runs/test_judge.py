@@ -7,7 +7,7 @@ import json
 import pytest
 
 from langgraph_convcoa.errors import ModelError
-from langgraph_convcoa.evaluation.metrics.judge import NO_MARKS, Case, Judge, Marks, read_better, read_marks
+from langgraph_convcoa.evaluation.runs.judging import NO_MARKS, Case, Judge, Marks, read_better, read_marks
 from tests.fakes import ScriptedModel
 
 CASE = Case("When?", (("Who?", "Ada [1]."),), ("1815",), ["Ada was born in 1815."])

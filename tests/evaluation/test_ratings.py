@@ -6,7 +6,7 @@ import pytest
 
 from langgraph_convcoa.datasets.labelled_claims import RatedAnswer, read_rated_answers
 from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.evaluation.verification.answers import evaluate_ratings
+from langgraph_convcoa.evaluation.verification import evaluate_ratings
 
 BRIDGE = (("Bridge", "The bridge opened in 1894. It fell in 1907."),)
 ANSWERS = [

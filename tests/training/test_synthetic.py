@@ -10,8 +10,7 @@ from langchain_core.documents import Document
 from langgraph_convcoa.datasets.queries import Dataset, Query
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.training.data import TrainingData, TrainingExample
-from langgraph_convcoa.training.synthetic.conversations import synthetic_conversations, with_synthetic
-from langgraph_convcoa.training.synthetic.ellipsis import (
+from langgraph_convcoa.training.synthetic import (
     Topic,
     definite,
     dropped,
@@ -20,6 +19,8 @@ from langgraph_convcoa.training.synthetic.ellipsis import (
     other_year,
     plain,
     pronoun,
+    synthetic_conversations,
+    with_synthetic,
 )
 
 ADA = Topic("Ada Lovelace", ("Ada Lovelace", "Lovelace", "Ada"), "she", "mathematician")

@@ -1,1 +1,0 @@
-"""Metrics of answers and rankings, and tests of significance."""

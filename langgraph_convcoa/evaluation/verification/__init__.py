@@ -1,1 +1,0 @@
-"""Measurements of verifiers on labelled claims and on answers that people rated."""

@@ -1,1 +1,0 @@
-"""Synthetic conversations from single-turn questions."""
