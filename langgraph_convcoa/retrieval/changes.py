@@ -102,7 +102,7 @@ def select(
     given = list(documents)
     count = len(given)
     emptied = [document.id for document in given if document.id is not None and not document.page_content.strip()]
-    if replace and (held := digests(emptied)):
+    if replace and emptied and (held := digests(emptied)):
         raise RetrievalError(f"The document {next(iter(held))!r} would be left without text; delete it instead.")
     given = _distinct(document for document in given if document.page_content.strip())
     if not given:

@@ -327,8 +327,8 @@ def stored_passages(entries: Sequence[Entry], encoder: Encoder, cache: PatternCa
     ]
 
 
-def check_document(document: Document) -> None:
-    """Raise InputError for a document that no engine can store."""
+def checked_document(document: Document) -> Document:
+    """The document. Raises InputError if no engine can store it."""
     if len(document.page_content) > LONGEST:
         raise InputError(
             f"The document {document.id!r:.80} has {len(document.page_content):,} characters, and an engine takes at most "
@@ -348,6 +348,7 @@ def check_document(document: Document) -> None:
         ) from None
     for text in _texts(document.metadata):
         check_text(text, f"metadata of the document {document.id!r:.80}")
+    return document
 
 
 def check_text(text: str, what: str) -> None:

@@ -10,8 +10,8 @@ import pytest
 from langgraph_convcoa.cli.documents import place_of
 from langgraph_convcoa.errors import InputError, RetrievalError
 from langgraph_convcoa.retrieval.engine.choose import open_engine
+from langgraph_convcoa.retrieval.engine.load import Opener
 from langgraph_convcoa.retrieval.engine.postgres import engine as postgres
-from langgraph_convcoa.retrieval.engine.ray_load import Opener
 
 
 @pytest.mark.parametrize(

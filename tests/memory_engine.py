@@ -1,4 +1,4 @@
-"""An engine in the memory of one process, to try and test engines without a server."""
+"""An engine in the memory of one process, for tests without a server."""
 
 from __future__ import annotations
 
