@@ -97,7 +97,7 @@ def ingest(
     documents: Iterable[Document],
     encoder: Encoder,
     *,
-    replace: bool,
+    replace: bool = False,
     cache: PatternCache | None = None,
     progress: Progress = False,
 ) -> Iterator[Committed]:

@@ -14,7 +14,7 @@ import numpy as np
 from langchain_core.documents import Document
 
 from langgraph_convcoa.errors import RetrievalError
-from langgraph_convcoa.files import remove_remains
+from langgraph_convcoa.files import file_state, remove_remains
 from langgraph_convcoa.retrieval.corpus import Numbers, View, read
 from langgraph_convcoa.retrieval.encoders.base import Vectors
 from langgraph_convcoa.retrieval.hybrid.bm25 import BM25Index
@@ -77,7 +77,7 @@ class Follower(ABC, Generic[_Index]):
                 remove_remains(self.path)
                 index = self._current(view)
                 index.save(self.path)
-                self._saved, self._opened = len(index), _state(self.path)
+                self._saved, self._opened = len(index), file_state(self.path)
         except RetrievalError as error:
             _LOGGER.warning("The %s is not kept: %s", self.name, error)
             return False
@@ -143,7 +143,7 @@ class Follower(ABC, Generic[_Index]):
 
     def _open(self, view: View) -> bool:
         """Read the file if it fits and was not read yet."""
-        state = _state(self.path)
+        state = file_state(self.path)
         if self.path is None or state is None or state == self._opened:
             return False
         self._opened = state
@@ -200,12 +200,3 @@ class BM25Follower(Follower[BM25Index]):
         index = BM25Index.load(path)
         index.scores(["check"])
         return index
-
-
-def _state(path: Path | None) -> tuple[int, ...] | None:
-    """Time, size and inode of a file, which change when it is replaced; None if there is no file."""
-    try:
-        found = path.stat() if path is not None else None
-    except OSError:
-        return None
-    return None if found is None else (found.st_mtime_ns, found.st_size, found.st_ino)
