@@ -123,6 +123,15 @@ def _digest(path: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
+def file_state(path: Path | None) -> tuple[int, ...] | None:
+    """Time, size and inode of a file, which change when it is replaced; None if there is no file."""
+    try:
+        found = path.stat() if path is not None else None
+    except OSError:
+        return None
+    return None if found is None else (found.st_mtime_ns, found.st_size, found.st_ino)
+
+
 def flush_file(path: Path) -> None:
     """Flush the content of a file to the disk."""
     with path.open("rb") as stream:

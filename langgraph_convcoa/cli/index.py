@@ -157,8 +157,7 @@ def _index_into_engine(
         raise InputError("--workers are of Ray: give --ray local, or the address of a cluster")
     from langgraph_convcoa.retrieval.encoders.cache import PatternCache
     from langgraph_convcoa.retrieval.engine.choose import open_engine
-    from langgraph_convcoa.retrieval.engine.load import load_into
-    from langgraph_convcoa.retrieval.engine.ray_load import check_ray, ray_load
+    from langgraph_convcoa.retrieval.engine.load import check_ray, load_into, ray_load
 
     if ray is not None:
         check_ray()

@@ -30,10 +30,7 @@ class Committed(NamedTuple):
     @classmethod
     def total(cls, commits: Iterable[Committed]) -> Committed:
         """The sum of several commits, without the ids: there may be millions."""
-        numbers = [0] * (len(cls._fields) - 1)
-        for one in commits:
-            numbers = [number + more for number, more in zip(numbers, one[1:], strict=True)]
-        return cls((), *numbers)
+        return cls((), *map(sum, zip(*(one[1:] for one in commits), strict=True)))
 
 
 class Entry(NamedTuple):
@@ -76,10 +73,10 @@ def content_digest(passages: Iterable[Document]) -> bytes:
 
 
 def documents_of(ids: Iterable[str], passages: Iterable[Document]) -> list[Document]:
-    """Copies of the documents, or parts of longer ones, with these ids; `passages` holds them in order."""
+    """Copies of the documents, or parts of longer ones, with these ids, each once; `passages` holds them in order."""
     parts = {str(passage.id): passage for passage in passages}
     whole = {entry.id: entry.passages for entry in entries_of(parts.values())}
-    return [rejoined(name, whole.get(name) or [parts[name]]) for name in ids if name in whole or name in parts]
+    return [rejoined(name, whole.get(name) or [parts[name]]) for name in distinct(ids) if name in whole or name in parts]
 
 
 def select(
@@ -102,7 +99,7 @@ def select(
     given = list(documents)
     count = len(given)
     emptied = [document.id for document in given if document.id is not None and not document.page_content.strip()]
-    if replace and (held := digests(emptied)):
+    if replace and emptied and (held := digests(emptied)):
         raise RetrievalError(f"The document {next(iter(held))!r} would be left without text; delete it instead.")
     given = _distinct(document for document in given if document.page_content.strip())
     if not given:
@@ -169,8 +166,9 @@ def check_deletable(
     of = owners(unknown) if unknown else {}
     for name in unknown:
         if name in of:
-            reason = f"{name!r} is a passage of {of[name]!r}, which can only be deleted as a whole"
-            raise InputError(f"{reason}; nothing was deleted.")
+            raise InputError(
+                f"{name!r} is a passage of {of[name]!r}, which can only be deleted as a whole; nothing was deleted."
+            )
     return [name for name in names if name in there]
 
 

@@ -27,11 +27,10 @@ if TYPE_CHECKING:
     from langgraph_convcoa.retrieval.graph.index import GraphFollower
     from langgraph_convcoa.retrieval.graph.settings import GraphSettings
 
+# Numbers of passages in a view, or keys of passages.
 Numbers: TypeAlias = npt.NDArray[np.int64]
-"""Numbers of passages in a view."""
-
+# Attempts at a search or a reading while the corpus changes.
 ATTEMPTS = 5
-"""Attempts at a search or a reading while the corpus changes."""
 _READ_AT_ONCE = 1000
 
 Result = TypeVar("Result")
@@ -98,10 +97,6 @@ class View(Protocol):
         """The numbers of the passages that are not deleted."""
 
     @property
-    def dimension(self) -> int:
-        """Length d of a pattern."""
-
-    @property
     def patterns(self) -> Patterns:
         """The patterns of all n passages, checked for damage."""
 
@@ -141,9 +136,9 @@ class Corpus(Protocol):
     bm25: Lexical | None = None
     graph: GraphFollower | None = None
 
-    @abstractmethod
     def __len__(self) -> int:
         """Number of passages."""
+        return len(self.snapshot())
 
     @abstractmethod
     def snapshot(self) -> View:
@@ -162,7 +157,7 @@ class Corpus(Protocol):
         live = view.numbers
         place = int(np.searchsorted(live, number))
         before, after = live[max(0, place - count) : place][::-1], live[place + 1 : place + 1 + count]
-        return _until_gone(view, before.tolist()), _until_gone(view, after.tolist())
+        return _until_gone(view, before), _until_gone(view, after)
 
     @abstractmethod
     def ingest(
@@ -227,10 +222,10 @@ def read(view: View, numbers: Numbers | None = None) -> Iterator[Passage]:
         yield from view.fetch(chosen[start : start + _READ_AT_ONCE].tolist())
 
 
-def _until_gone(view: View, numbers: Sequence[int]) -> list[Passage]:
+def _until_gone(view: View, numbers: Numbers) -> list[Passage]:
     """The passages with these numbers, up to the first deleted passage."""
     found: list[Passage] = []
     with suppress(StaleSnapshot):
-        for number in numbers:
+        for number in numbers.tolist():
             found += view.fetch([number])
     return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence, Sized
+from collections.abc import Iterable, Sequence, Sized
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -78,11 +78,7 @@ class EditableRetriever(DocumentIndex):
         return await run_in_executor(None, self.add_texts, texts, metadatas, **options)
 
     def update(
-        self,
-        documents: Iterable[Document],
-        *,
-        cache: PatternCache | str | Path | None = None,
-        progress: Progress = False,
+        self, documents: Iterable[Document], *, cache: PatternCache | str | Path | None = None, progress: Progress = False
     ) -> list[str]:
         """Like `add_documents`, but a document replaces the stored one with its id."""
         return self._ingest(documents, True, cache, progress)
@@ -147,15 +143,13 @@ def checked_documents(documents: Iterable[Document]) -> Iterable[Document]:
     if not isinstance(documents, Iterable):
         raise InputError(f"The documents must be a list or another iterable, not {type(documents).__name__}.")
 
-    def checked() -> Iterator[Document]:
-        for document in documents:
-            if not isinstance(document, Document):
-                raise InputError(
-                    f"A document must be a LangChain Document, not {type(document).__name__}; give plain texts to from_texts."
-                )
-            yield document
+    def checked(document: object) -> Document:
+        if isinstance(document, Document):
+            return document
+        kind = type(document).__name__
+        raise InputError(f"A document must be a LangChain Document, not {kind}; give plain texts to from_texts.")
 
-    return list(checked()) if isinstance(documents, Sized) else checked()
+    return list(map(checked, documents)) if isinstance(documents, Sized) else map(checked, documents)
 
 
 def text_documents(

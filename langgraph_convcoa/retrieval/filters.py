@@ -22,12 +22,7 @@ Filter: TypeAlias = Mapping[str, Any] | Callable[[Document], bool]
 _Test: TypeAlias = Callable[[Document], bool]
 _Condition = TypeVar("_Condition")
 
-_ORDER: dict[str, Callable[[Any, Any], bool]] = {
-    "$gt": operator.gt,
-    "$gte": operator.ge,
-    "$lt": operator.lt,
-    "$lte": operator.le,
-}
+_ORDER = {"$gt": operator.gt, "$gte": operator.ge, "$lt": operator.lt, "$lte": operator.le}
 _LOGICAL = ("$and", "$or", "$not")
 _OF_A_FIELD = ("$eq", "$ne", *_ORDER, "$between", "$in", "$nin", "$contains", "$exists", "$not")
 _DEEPEST = 50
@@ -173,9 +168,6 @@ class _Tests(FilterEvaluator[_Test]):
 
     def all(self, parts: Sequence[_Test]) -> _Test:
         return parts[0] if len(parts) == 1 else lambda document: all(test(document) for test in parts)
-
-    def any(self, parts: Sequence[_Test]) -> _Test:
-        return lambda document: any(test(document) for test in parts)
 
     def negated(self, part: _Test) -> _Test:
         return lambda document: not part(document)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import secrets
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,15 +16,7 @@ import numpy.typing as npt
 from langchain_core.documents import Document
 
 from langgraph_convcoa.errors import RetrievalError
-from langgraph_convcoa.retrieval.changes import (
-    Committed,
-    check_deletable,
-    content_digest,
-    distinct,
-    documents_of,
-    entries_of,
-    select,
-)
+from langgraph_convcoa.retrieval.changes import Committed, check_deletable, content_digest, documents_of, entries_of, select
 from langgraph_convcoa.retrieval.corpus import Corpus, Listed, Numbers, Passage
 from langgraph_convcoa.retrieval.documents.split import Span, pattern_text, split_documents, windows
 from langgraph_convcoa.retrieval.encoders.base import Encoder
@@ -74,12 +67,11 @@ class Memory:
         return [Passage(self.passages[number], self.set_spans(number)) for number in numbers]
 
     def listed(self) -> list[Listed]:
-        found: list[Listed] = []
-        count = 0
-        for entry in entries_of(self.passages):
-            found.append(Listed(entry.id, entry.passages[0].metadata, [*range(count, count + len(entry.passages))]))
-            count += len(entry.passages)
-        return found
+        numbers = itertools.count()
+        return [
+            Listed(entry.id, entry.passages[0].metadata, [next(numbers) for _ in entry.passages])
+            for entry in entries_of(self.passages)
+        ]
 
     def allowed(self, condition: Filter | None) -> npt.NDArray[np.bool_] | None:
         return allowed_passages(self.passages, condition)
@@ -133,9 +125,6 @@ class MemoryCorpus(Corpus):
         self._changing = threading.RLock()
         self.bm25, self.graph = BM25Follower(), GraphFollower()
 
-    def __len__(self) -> int:
-        return len(self._state)
-
     def snapshot(self) -> Memory:
         return self._state
 
@@ -171,7 +160,7 @@ class MemoryCorpus(Corpus):
             return names
 
     def documents(self, ids: Iterable[str]) -> list[Document]:
-        return documents_of(distinct(ids), self._state.passages)
+        return documents_of(ids, self._state.passages)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A copy changes independently: its keys are valid under a source of its own.

@@ -24,14 +24,14 @@ from langgraph_convcoa.retrieval.corpus import ATTEMPTS, Corpus, Query, StaleSna
 from langgraph_convcoa.retrieval.editing import EditableRetriever, as_cache, checked_documents, text_documents
 from langgraph_convcoa.retrieval.encoders.base import Encoder
 from langgraph_convcoa.retrieval.encoders.cache import PatternCache
-from langgraph_convcoa.retrieval.encoders.choice import as_encoder
+from langgraph_convcoa.retrieval.encoders.choice import as_encoder, encoder_from_settings
 from langgraph_convcoa.retrieval.engine.base import Engine
 from langgraph_convcoa.retrieval.engine.choose import open_engine
 from langgraph_convcoa.retrieval.engine.corpus import CANDIDATES, EngineCorpus
 from langgraph_convcoa.retrieval.filters import Filter, predicate
 from langgraph_convcoa.retrieval.graph.settings import GraphSettings, graph_settings
 from langgraph_convcoa.retrieval.index.database import SHARDS_REMOVED
-from langgraph_convcoa.retrieval.index.index import Index, encoder_of, open_or_create, save_index
+from langgraph_convcoa.retrieval.index.index import Index, open_or_create, save_index
 from langgraph_convcoa.retrieval.memory_corpus import MemoryCorpus, build_memory, empty_memory
 from langgraph_convcoa.retrieval.progress import Progress
 from langgraph_convcoa.retrieval.query.conversation_state import History, StateEncoder, checked_questions, messages_of
@@ -277,7 +277,7 @@ class HopfieldRetriever(EditableRetriever):
         RetrievalError if there is no index, or it has another version or encoder, is damaged or cut short.
         """
         index = Index(path)
-        kept: Any = encoder_of(index.head) if encoder is None else encoder
+        kept: Any = encoder_from_settings(index.head.model) if encoder is None and index.head.model else encoder
         retriever = cls(corpus=index, encoder=kept, **index.head.settings | settings)
         if encoder is not None:
             # The index's own encoder is checked, and loaded, on first use.

@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from langgraph_convcoa.errors import StoreError, redact
-from langgraph_convcoa.retrieval.engine.postgres.driver import passwords_of, settings_of
+from langgraph_convcoa.retrieval.engine.postgres.driver import passwords_of
 from langgraph_convcoa.storage.base import CONNECT_SECONDS, ConversationStore
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class PostgresStore(ConversationStore):
             raise StoreError('a PostgreSQL store needs the extra postgres: pip install "langgraph-convcoa[postgres]"')
         import psycopg
 
-        if settings_of(self._address) is None:
+        if passwords_of(self._address) is None:
             raise self._malformed()
         with self.errors():
             psycopg.connect(self._address, connect_timeout=CONNECT_SECONDS).close()
@@ -116,10 +116,10 @@ class PostgresStore(ConversationStore):
 
         if not isinstance(error, psycopg.Error):
             return None
-        if (given := settings_of(self._address)) is None:
+        if (secrets := passwords_of(self._address)) is None:
             return self._malformed()
         lines = str(error).strip().splitlines() or [type(error).__name__]
-        reason = redact(" ".join(lines[-1].split()), passwords_of(given))[:200]
+        reason = redact(" ".join(lines[-1].split()), secrets)[:200]
         return StoreError(f"the store {self.label} cannot be used ({reason}): check the server, and the address: {_FORM}")
 
     def _malformed(self) -> StoreError:

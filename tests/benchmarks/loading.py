@@ -27,8 +27,7 @@ from langgraph_convcoa.retrieval.encoders.base import Encoder, Vectors
 from langgraph_convcoa.retrieval.encoders.sentence_transformer import SentenceTransformerEncoder
 from langgraph_convcoa.retrieval.engine.base import Engine, StoredPassage, stored_passages
 from langgraph_convcoa.retrieval.engine.choose import open_engine
-from langgraph_convcoa.retrieval.engine.load import load_into
-from langgraph_convcoa.retrieval.engine.ray_load import ray_load
+from langgraph_convcoa.retrieval.engine.load import load_into, ray_load
 from langgraph_convcoa.retrieval.progress import Progress
 from tests import ROOT
 from tests.postgres_server import pgvector_server

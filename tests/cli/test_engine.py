@@ -15,10 +15,10 @@ from langchain_core.messages import HumanMessage
 from langgraph_convcoa.cli.documents import place_of
 from langgraph_convcoa.cli.options import INDEX_VARIABLE
 from langgraph_convcoa.cli.serve import ServeOptions, _collections
-from langgraph_convcoa.retrieval.engine.memory import MemoryEngine
 from tests import ROOT
 from tests.cli.commands import convcoa, error_of
 from tests.fake_encoder import WordEncoder
+from tests.memory_engine import MemoryEngine
 
 pytestmark = pytest.mark.usefixtures("encoder")
 
@@ -125,7 +125,7 @@ def test_what_cannot_be_done_with_an_engine_is_one_line_without_the_password(
         error = error_of(convcoa(*arguments))
         assert said in error
         assert PASSWORD not in error
-    monkeypatch.setattr("langgraph_convcoa.retrieval.engine.ray_load.find_spec", lambda _name: None)
+    monkeypatch.setattr("langgraph_convcoa.retrieval.engine.load.find_spec", lambda _name: None)
     missing = error_of(convcoa("index", docs, "--to", ADDRESS, "--ray", "local"))
     assert 'pip install "langgraph-convcoa[ray]"' in missing
     # Nothing was made, and nothing is known of them.

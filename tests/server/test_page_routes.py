@@ -11,7 +11,6 @@ import pytest
 
 from langgraph_convcoa.errors import RetrievalError
 from langgraph_convcoa.retrieval.engine.corpus import EngineCorpus
-from langgraph_convcoa.retrieval.engine.memory import MemoryEngine
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 from langgraph_convcoa.server.collections import Collection
 from langgraph_convcoa.server.page import spans
@@ -21,6 +20,7 @@ from langgraph_convcoa.server.wire import to_json
 from langgraph_convcoa.storage.threads import KIND
 from tests.bounds import SECONDS, wait_until
 from tests.fakes import FACTS
+from tests.memory_engine import MemoryEngine
 from tests.server.served import ANSWER, QUESTION, Served
 
 

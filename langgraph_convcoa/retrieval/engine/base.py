@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
-from numbers import Real
+from datetime import date
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 from urllib.parse import unquote, urlsplit
@@ -32,15 +32,13 @@ from langgraph_convcoa.text.words import content_words
 
 _END: ContextVar[float] = ContextVar("engine_deadline", default=math.inf)
 
-LONGEST = 10_000_000
-"""Most characters of a document, which is written in one transaction."""
+# Mean number of content words for which a word's stored weight is computed; other means rank nearly the same.
 USUAL_LENGTH = 100.0
-"""Mean number of content words for which a word's stored weight is computed; other means rank nearly the same."""
+# Most characters of a document, which is written in one transaction, and most bytes of an id and of a tenant.
+_LONGEST, _LONGEST_ID, _LONGEST_TENANT = 10_000_000, 1_000, 200
 
 _Condition = TypeVar("_Condition")
 _COLLECTION = re.compile(r"[a-z][a-z0-9_]{0,39}")
-_LONGEST_ID = 1_000
-_LONGEST_TENANT = 200
 _as_json = json.JSONEncoder(allow_nan=False).encode
 
 
@@ -70,23 +68,18 @@ class Statistics:
 class Engine(Protocol):
     """Passages of one tenant in one collection of an engine. Threads may share it.
 
-    Collection and tenant are fixed, and the tenant is part of every statement. The server is not asked before the first call.
+    Collection and tenant are fixed, and the tenant is part of every statement. The first call connects to the server.
     A method raises RetrievalError within the time-out if the engine is down, slow, full or refuses; the message has no
     password. It raises InputError, before it writes anything, if a value cannot be stored or compared. A filter is a mapping
     (`retrieval.filters`), never a function.
     """
 
+    name: str
+    """The engine's name in messages: the kind of engine and the collection, without secrets."""
+    timeout: float = math.inf
+    """Seconds for one call, and for all calls of one search together."""
     variables: tuple[str, ...] = ()
     """Environment variables that its driver reads: a worker on another machine needs them too."""
-
-    @property
-    def timeout(self) -> float:
-        """Seconds for one call, and for all calls of one search together."""
-        return math.inf
-
-    @property
-    def name(self) -> str:
-        """The engine's name in messages: the kind of engine and the collection, without secrets."""
 
     def open(self, dimension: int, encoder: str, *, create: bool = False) -> None:
         """Compare the collection with the encoder's name and dimension, once.
@@ -165,17 +158,9 @@ class ServerEngine(Engine):
             raise InputError(f"A tenant must be a text of 1 to {_LONGEST_TENANT} bytes, not {tenant!r:.80}.")
         check_text(tenant, "tenant")
         self.collection, self.tenant = collection, tenant
-        self._name = f"The collection {collection!r} in {kind}{_place(address)}"
+        self.name, self.timeout = f"The collection {collection!r} in {kind}{_place(address)}", float(timeout)
         self._opened: tuple[int, str] | None = None  # Dimension and encoder that were compared with the collection.
         self._connections: Any = None
-
-    @property
-    def name(self) -> str:
-        return self._name
-
-    @property
-    def timeout(self) -> float:
-        return float(self._connections.timeout)
 
     def close(self) -> None:
         self._connections.close()
@@ -184,26 +169,26 @@ class ServerEngine(Engine):
         encoder = without_arithmetic(encoder)
         if self._opened == (dimension, encoder):
             return
-        if not self._prepared(dimension, encoder):
-            if not create:
-                raise RetrievalError(f"{self.name} is not there; add documents to make it, or name another collection.")
-            self._create(dimension, encoder)
+        if not self._prepared(dimension, encoder, create):
+            raise RetrievalError(f"{self.name} is not there; add documents to make it, or name another collection.")
         self._opened = (dimension, encoder)
 
     @abstractmethod
-    def _prepared(self, dimension: int, encoder: str) -> bool:
-        """Prepare the collection for searches; False if it does not exist. Raises RetrievalError like `_check_head`."""
-
-    @abstractmethod
-    def _create(self, dimension: int, encoder: str) -> None:
-        """Make the collection."""
+    def _prepared(self, dimension: int, encoder: str, create: bool) -> bool:
+        """Check the collection, and prepare it for searches. If it does not exist, make it, or return False."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(collection={self.collection!r}, tenant={self.tenant!r})"
 
-    def _check_head(self, stored: tuple[int, int, str], dimension: int, encoder: str) -> None:
-        """Raise RetrievalError if the stored collection has another version, dimension or encoder."""
-        version, length, name = stored
+    @abstractmethod
+    def _found(self, server: Any) -> tuple[int, int, str] | None:
+        """Ask the server for version, dimension and encoder of the collection; None if it does not exist."""
+
+    def _checked(self, server: Any, dimension: int, encoder: str) -> bool:
+        """True if the collection exists. RetrievalError if it has another version, dimension or encoder."""
+        if (found := self._found(server)) is None:
+            return False
+        version, length, name = found
         if version != self.version:
             raise RetrievalError(
                 f"{self.name} is of version {version}, and this library reads version {self.version}; load it into another "
@@ -214,10 +199,11 @@ class ServerEngine(Engine):
                 f"{self.name} was encoded by {name!r} in vectors of length {length}, and the encoder given is {encoder!r} "
                 f"with vectors of length {dimension}; give that encoder, or another collection."
             )
+        return True
 
-    def _check_open(self, still_there: Callable[[int, str], bool]) -> None:
+    def _check_open(self, server: Any) -> None:
         """Raise RetrievalError before writing if the collection was not opened, or was deleted or replaced."""
-        if self._opened is None or not still_there(*self._opened):
+        if self._opened is None or not self._checked(server, *self._opened):
             raise RetrievalError(f"{self.name} is not open, or not there any more.")
 
     def _taken(self) -> RetrievalError:
@@ -243,19 +229,15 @@ class EngineConditions(FilterEvaluator[_Condition]):
             "it to all passages, and cannot run a function."
         )
 
-    def ordered(self, name: str, word: str, bound: Any) -> _Condition:
+    def _bound(self, name: str, word: str, bound: Any) -> _Condition:
         if isinstance(bound, str):
             check_text(bound, "filter")
-        elif not isinstance(bound, Real):
+        if isinstance(bound, date):
             raise InputError(
                 f"The filter's {word} under {name!r} compares with {bound!r:.60}: metadata in an engine is JSON, which has no "
                 "dates; keep them as texts such as 2026-11-22, and compare with one."
             )
-        return self.above_or_below(name, word, bound)
-
-    @abstractmethod
-    def above_or_below(self, name: str, word: str, bound: str | Real) -> _Condition:
-        """Like `ordered`, for a text or a number."""
+        return super()._bound(name, word, bound)
 
     def _field(self, name: str, wanted: Any, depth: int) -> _Condition:
         check_text(name, "filter")
@@ -327,12 +309,12 @@ def stored_passages(entries: Sequence[Entry], encoder: Encoder, cache: PatternCa
     ]
 
 
-def check_document(document: Document) -> None:
-    """Raise InputError for a document that no engine can store."""
-    if len(document.page_content) > LONGEST:
+def checked_document(document: Document) -> Document:
+    """The document. Raises InputError if no engine can store it."""
+    if len(document.page_content) > _LONGEST:
         raise InputError(
             f"The document {document.id!r:.80} has {len(document.page_content):,} characters, and an engine takes at most "
-            f"{LONGEST:,} at once; divide it into several documents."
+            f"{_LONGEST:,} at once; divide it into several documents."
         )
     if document.id is not None:
         check_text(document.id, "document id")
@@ -348,6 +330,7 @@ def check_document(document: Document) -> None:
         ) from None
     for text in _texts(document.metadata):
         check_text(text, f"metadata of the document {document.id!r:.80}")
+    return document
 
 
 def check_text(text: str, what: str) -> None:

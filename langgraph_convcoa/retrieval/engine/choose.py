@@ -8,7 +8,8 @@ from urllib.parse import parse_qsl, urlsplit
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.errors.redaction import is_ambiguous
 from langgraph_convcoa.retrieval.engine.base import Engine
-from langgraph_convcoa.retrieval.engine.milvus import connections as milvus
+from langgraph_convcoa.retrieval.engine.milvus import engine as milvus
+from langgraph_convcoa.retrieval.engine.postgres.engine import PostgresEngine
 
 SCHEMES = ("postgresql", "postgres", *milvus.SCHEMES)
 """Schemes of engine addresses."""
@@ -71,11 +72,7 @@ def open_engine(address: str, *, collection: str | None = None, tenant: str | No
     plain = address.partition("?")[0] + (f"?{rest}" if rest else "")
     whose = ours.get("tenant", "default") if tenant is None else tenant
     if parts.scheme in milvus.SCHEMES:
-        from langgraph_convcoa.retrieval.engine.milvus.engine import MilvusEngine
-
-        return MilvusEngine(plain, collection=named, tenant=whose, timeout=timeout)
-    from langgraph_convcoa.retrieval.engine.postgres.engine import PostgresEngine
-
+        return milvus.MilvusEngine(plain, collection=named, tenant=whose, timeout=timeout)
     more: dict[str, Any] = {name: value for name, value in ours.items() if name == "build_memory"}
     if "exact" in ours:
         if not ours["exact"].isdecimal():

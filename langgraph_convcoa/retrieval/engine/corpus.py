@@ -16,18 +16,16 @@ from langgraph_convcoa.retrieval.changes import Committed, check_deletable, dist
 from langgraph_convcoa.retrieval.corpus import Corpus, Passage, Query, View
 from langgraph_convcoa.retrieval.documents.split import document_id
 from langgraph_convcoa.retrieval.encoders.base import Encoder, Vectors
-from langgraph_convcoa.retrieval.encoders.cache import PatternCache
 from langgraph_convcoa.retrieval.engine.base import Engine, StoredPassage, bm25, within
 from langgraph_convcoa.retrieval.engine.load import ingest
-from langgraph_convcoa.retrieval.filters import Filter, allowed_passages
+from langgraph_convcoa.retrieval.filters import Filter
 from langgraph_convcoa.retrieval.hybrid.bm25 import heaviest, idf, turn_words
 from langgraph_convcoa.retrieval.memory_corpus import Memory
-from langgraph_convcoa.retrieval.progress import Progress
 from langgraph_convcoa.retrieval.scoring.patterns import Patterns
 from langgraph_convcoa.text.words import content_words
 
+# Passages that an engine names for a question by vector, and the same number by words.
 CANDIDATES = 50
-"""Passages that an engine names for a question by vector, and the same number by words."""
 # Scores are computed for this many first passages by words: the best passage is among them.
 _BEST = 5
 
@@ -39,14 +37,12 @@ class Candidates(Memory):
     engine: Engine | None = None
     # BM25 divided by the best of all passages, (c, n): for the question's words, then with the turns' words added.
     lexical: Vectors = field(default_factory=lambda: np.zeros((0, 0), dtype=np.float32))
-    applied: Filter | None = None  # The filter that the engine applied.
 
     def allowed(self, condition: Filter | None) -> npt.NDArray[np.bool_] | None:
-        """(n,), True for passages that meet the condition; None if the engine applied it."""
-        return None if condition is self.applied else allowed_passages(self.passages, condition)
+        # The engine applied the filter of the question.
+        return None
 
     def check_encoder(self, encoder: Encoder) -> None:
-        """Raise RetrievalError if the collection is missing or has another encoder."""
         if self.engine is not None:
             self.engine.open(encoder.dimension, encoder.name)
 
@@ -79,25 +75,21 @@ class EngineCorpus(Corpus):
 
     def view(self, query: Query) -> View:
         """The candidates for one question; RetrievalError if the engine fails or exceeds its time-out."""
+        count, tops = max(query.k, self.candidates), dict[str, None]()
         with within(self.engine.timeout):
-            return self._named(query)
-
-    def _named(self, query: Query) -> View:
-        self.engine.open(query.encoder.dimension, query.encoder.name)
-        count = max(query.k, self.candidates)
-        named = dict.fromkeys(name for found in self.engine.search(query.states, count, query.filter) for name in found)
-        channels, mean_length = self._channels(query) if query.lexical_weight else ([], 1.0)
-        tops: dict[str, None] = {}
-        for weights in channels:
-            named |= dict.fromkeys(self.engine.words(weights, mean_length, count, query.filter))
-            if query.filter is not None:
-                # Scores are divided by the best of all passages, including those that the filter leaves out.
-                tops |= dict.fromkeys(self.engine.words(weights, mean_length, _BEST))
-        there = self.engine.patterns([*(named | tops)])
+            self.engine.open(query.encoder.dimension, query.encoder.name)
+            named = dict.fromkeys(name for found in self.engine.search(query.states, count, query.filter) for name in found)
+            channels, mean_length = self._channels(query) if query.lexical_weight else ([], 1.0)
+            for weights in channels:
+                named |= dict.fromkeys(self.engine.words(weights, mean_length, count, query.filter))
+                if query.filter is not None:
+                    # Scores are divided by the best of all passages, including those that the filter leaves out.
+                    tops |= dict.fromkeys(self.engine.words(weights, mean_length, _BEST))
+            there = self.engine.patterns([*(named | tops)])
         lexical = np.array([_bm25(there, weights, mean_length) for weights in channels], dtype=np.float32)
         lexical = lexical.reshape(len(channels), len(there))
         chosen = sorted((i for i, passage in enumerate(there) if passage.id in named), key=lambda i: there[i].id)
-        return _candidates([there[i] for i in chosen], self.engine, lexical=lexical[:, chosen], applied=query.filter)
+        return _candidates([there[i] for i in chosen], self.engine, lexical=lexical[:, chosen])
 
     def _channels(self, query: Query) -> tuple[list[dict[str, float]], float]:
         """The weights times idf of the question's words, for a follow-up also with its turns' words; and the mean length."""
@@ -125,16 +117,8 @@ class EngineCorpus(Corpus):
         before, after = ([_passage(there[name]) for name in side if name in there] for side in ids)
         return before, after
 
-    def ingest(
-        self,
-        documents: Iterable[Document],
-        encoder: Encoder,
-        *,
-        replace: bool = False,
-        cache: PatternCache | None = None,
-        progress: Progress = False,
-    ) -> Iterator[Committed]:
-        return ingest(self.engine, documents, encoder, replace=replace, cache=cache, progress=progress)
+    def ingest(self, documents: Iterable[Document], encoder: Encoder, **options: Any) -> Iterator[Committed]:
+        return ingest(self.engine, documents, encoder, **options)
 
     def delete(self, ids: Iterable[str]) -> list[str]:
         names = distinct(ids)

@@ -13,7 +13,7 @@ import numpy as np
 from langchain_core.documents import Document
 
 from langgraph_convcoa.errors import RetrievalError
-from langgraph_convcoa.files import remove_remains
+from langgraph_convcoa.files import file_state, remove_remains
 from langgraph_convcoa.retrieval.corpus import Numbers, View, read
 from langgraph_convcoa.retrieval.encoders.base import Vectors
 from langgraph_convcoa.retrieval.hybrid.bm25 import BM25Index
@@ -72,7 +72,7 @@ class Follower(Generic[_Index]):
                 remove_remains(self.path)
                 index = self._current(view)
                 index.save(self.path)
-                self._saved, self._opened = len(index), _state(self.path)
+                self._saved, self._opened = len(index), filefile_state(self.path)
         except RetrievalError as error:
             _LOGGER.warning("The %s is not kept: %s", self.name, error)
             return False
@@ -80,7 +80,7 @@ class Follower(Generic[_Index]):
 
     def keep_up(self, view: View) -> None:
         """After additions: write an existing file again if many passages are missing in it."""
-        if _state(self.path):
+        if file_state(self.path):
             with self._guard:
                 self._compare(view)
                 late = behind(len(view) - self._saved, len(view))
@@ -89,7 +89,7 @@ class Follower(Generic[_Index]):
 
     def purge(self, view: View) -> None:
         """After deletions: remove the deleted passages from the file."""
-        if _state(self.path) and not self.save(view):
+        if file_state(self.path) and not self.save(view):
             self.discard()
 
     def discard(self) -> None:
@@ -138,7 +138,7 @@ class Follower(Generic[_Index]):
 
     def _open(self, view: View) -> bool:
         """Read the file if it fits and was not read yet."""
-        state = _state(self.path)
+        state = filefile_state(self.path)
         if self.path is None or state is None or state == self._opened:
             return False
         self._opened = state
@@ -184,12 +184,3 @@ class BM25Follower(Follower[BM25Index]):
         result: Vectors = np.zeros((len(found), len(view.keys)), dtype=np.float32)
         result[:, numbers] = found
         return result
-
-
-def _state(path: Path | None) -> tuple[int, ...] | None:
-    """Time, size and inode of a file, which change when it is replaced; None if there is no file."""
-    try:
-        found = path.stat() if path is not None else None
-    except OSError:
-        return None
-    return None if found is None else (found.st_mtime_ns, found.st_size, found.st_ino)

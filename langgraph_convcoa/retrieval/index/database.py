@@ -9,7 +9,6 @@ import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +20,14 @@ from pydantic import TypeAdapter
 from langgraph_convcoa.errors import RetrievalError
 from langgraph_convcoa.files import is_blank, sqlite_connection, sqlite_stamp
 from langgraph_convcoa.retrieval.changes import content_digest
-from langgraph_convcoa.retrieval.corpus import Passage
+from langgraph_convcoa.retrieval.corpus import Numbers, Passage
 from langgraph_convcoa.retrieval.scoring.patterns import PatternType
 
-FORMAT_VERSION = 2
-"""Version of the format; an index of another version is not opened."""
+# Version of the format; an index of another version is not opened.
+_VERSION = 2
 DATABASE = "index.sqlite"
+# The numpy type in the pattern file for each type of patterns.
 STORED_TYPES: dict[PatternType, str] = {"float32": "<f4", "int8": "i1"}
-"""The numpy type in the pattern file for each type of patterns."""
 SHARDS_REMOVED = (
     "The search over shards was removed: make one index of the documents (`convcoa index PATH --out DIR`), or load them into "
     "an engine (`convcoa index PATH --to URL`, `HopfieldRetriever.from_engine`)."
@@ -45,11 +44,8 @@ _SCHEMA = (
     " metadata TEXT NOT NULL, spans BLOB NOT NULL, checksum INTEGER NOT NULL)",
     "CREATE INDEX documents ON passages (document)",
     f"PRAGMA application_id={_APPLICATION_ID}",
-    f"PRAGMA user_version={FORMAT_VERSION}",
+    f"PRAGMA user_version={_VERSION}",
 )
-
-Keys = npt.NDArray[np.int64]
-"""Keys of passages, from 1 and never reused; they rise in the order of the patterns."""
 
 
 @dataclass(frozen=True)
@@ -73,13 +69,17 @@ class Head:
         return self.rows * self.dimension * np.dtype(STORED_TYPES[self.dtype]).itemsize
 
 
+_HEADS = TypeAdapter(Head)
+
+
 @dataclass(frozen=True, eq=False)
 class Block:
     """Consecutive rows of the pattern file with one checksum: the rows of whole passages."""
 
     first: int  # row
     sizes: npt.NDArray[np.int32] = field(default_factory=lambda: np.zeros(0, dtype=np.int32))  # rows of each passage
-    keys: Keys = field(default_factory=lambda: np.zeros(0, dtype=np.int64))  # negative for deleted passages
+    # From 1, never reused, in rising order; negative for deleted passages.
+    keys: Numbers = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     scales: npt.NDArray[np.float32] = field(default_factory=lambda: np.zeros(0, dtype=np.float32))  # of int8 rows
     patterns: int = 0  # CRC-32 of the rows
 
@@ -154,9 +154,9 @@ class Transaction:
             if is_blank(connection):
                 raise RetrievalError(f"{folder} holds an index whose first save was not finished; build it again.")
             raise RetrievalError(f"{folder / DATABASE} is damaged or the database of another program; name another folder.")
-        if version != FORMAT_VERSION:
+        if version != _VERSION:
             raise RetrievalError(
-                f"The index {folder} is of version {version}, and this library reads version {FORMAT_VERSION}; remove the "
+                f"The index {folder} is of version {version}, and this library reads version {_VERSION}; remove the "
                 "folder and build the index again, or install the version of the library that made it."
             )
 
@@ -181,12 +181,12 @@ class Transaction:
 
     def blocks(self) -> list[Block]:
         """All blocks of the pattern file in order; they must be complete."""
-        found, end = [], 0
-        for row in self._connection.execute("SELECT * FROM blocks ORDER BY first"):
-            found.append(self._block(row))
-            if found[-1].first != end:
+        end = 0
+        found = [self._block(row) for row in self._connection.execute("SELECT * FROM blocks ORDER BY first")]
+        for block in found:
+            if block.first != end:
                 raise damaged(self._folder, f"the block of patterns at row {end} is missing")
-            end = found[-1].rows.stop
+            end = block.rows.stop
         if end != (rows := self.head().rows):
             raise damaged(self._folder, f"its blocks hold {end} patterns of {rows}")
         return found
@@ -198,7 +198,7 @@ class Transaction:
 
     def put_block(self, block: Block) -> None:
         """Store a block; it replaces a block with the same first row."""
-        arrays = (block.sizes.astype("<i4"), block.keys.astype("<i8"), block.scales.astype("<f4"))
+        arrays = block.sizes.astype("<i4"), block.keys.astype("<i8"), block.scales.astype("<f4")
         row: tuple[Any, ...] = (block.first, *(array.tobytes() for array in arrays), block.patterns)
         self._connection.execute("INSERT OR REPLACE INTO blocks VALUES (?, ?, ?, ?, ?, ?)", (*row, _checksum(*row)))
 
@@ -214,14 +214,12 @@ class Transaction:
             arrays = np.frombuffer(sizes, "<i4"), np.frombuffer(keys, "<i8"), np.frombuffer(scales, "<f4")
             return Block(first, *arrays, patterns)
 
-    def put_passages(self, first_key: int, passages: Iterable[tuple[str, Passage]]) -> int:
-        """Store passages, each with the id of its document, under keys from `first_key` on; returns the next key."""
-        key = first_key
-        for key, (name, passage) in enumerate(passages, first_key + 1):
+    def put_passages(self, first_key: int, passages: Iterable[tuple[str, Passage]]) -> None:
+        """Store passages, each with the id of its document, under keys from `first_key` on."""
+        for key, (name, passage) in enumerate(passages, first_key):
             document, spans = passage.document, np.array(passage.spans, dtype="<i4").tobytes()
-            row = (key - 1, str(document.id), name, document.page_content, json.dumps(document.metadata), spans)
+            row = (key, str(document.id), name, document.page_content, json.dumps(document.metadata), spans)
             self._connection.execute("INSERT INTO passages VALUES (?, ?, ?, ?, ?, ?, ?)", (*row, _checksum(*row)))
-        return key
 
     def remove(self, ids: Iterable[str]) -> None:
         """Delete the passages of documents, and mark them in the blocks."""
@@ -307,14 +305,9 @@ class Transaction:
             raise damaged(self._folder, f"{what} cannot be read: {type(error).__name__}") from error
 
 
-@cache
-def _heads() -> TypeAdapter[Head]:
-    return TypeAdapter(Head)
-
-
 def _head(text: str) -> Head:
     """Parse the head of a row; ValueError if it is not valid, even if its checksum is right."""
-    head = _heads().validate_json(text, strict=True)
+    head = _HEADS.validate_json(text, strict=True)
     counts = (head.dimension - 1, head.rows, head.next_key - 1, head.commits)
     if not all(0 <= count < 2**53 for count in counts) or (head.rows and not _FILE.fullmatch(head.file)):
         raise ValueError("a count or the file is out of range")

@@ -12,26 +12,19 @@ from typing import Any, NamedTuple
 from langchain_core.documents import Document
 
 from langgraph_convcoa.errors import ConvCoAError, DocumentError, InputError
+from langgraph_convcoa.files import file_state
 from langgraph_convcoa.retrieval.changes import Committed
-from langgraph_convcoa.retrieval.documents.load import (
-    MAX_BYTES,
-    DocumentFiles,
-    Skipped,
-    Told,
-    TooMuchTextError,
-    document_of,
-)
+from langgraph_convcoa.retrieval.documents.load import MAX_BYTES, DocumentFiles, Skipped, Told, TooMuchTextError, document_of
 from langgraph_convcoa.retrieval.encoders.base import Encoder
 from langgraph_convcoa.retrieval.index.index import Index
 from langgraph_convcoa.retrieval.progress import Progress
 
+# Milliseconds: changes are collected until no change comes for 0.2 s, or for at most 1 s.
 _DEBOUNCE, _STEP = 1_000, 200
-"""Milliseconds: changes are collected until no change comes for 0.2 s, or for at most 1 s."""
+# Milliseconds until files are compared without a report, since network folders may send no reports.
 _LOOK_EVERY = 15_000
-"""Milliseconds until files are compared without a report, since network folders may send no reports."""
-
-_Stamps = dict[str, tuple[int, int, int]]
-"""Time, size and inode of each file of a path."""
+# The state of each file of a path.
+_Stamps = dict[str, tuple[int, ...] | None]
 
 
 class Changed(NamedTuple):
@@ -98,7 +91,7 @@ class WatchedFiles:
                 try:
                     changed = self.sync(index, encoder)
                 except ConvCoAError as error:
-                    self._say("the index", f"was not changed: {error}")
+                    self._say("", "the index", f"was not changed: {error}")
                     continue
                 if any(changed):
                     yield changed
@@ -112,24 +105,16 @@ class WatchedFiles:
         """The stamps of a path's files, in order; None if the path is missing, for example on an unmounted drive."""
         (prefix, files), path = self._folders[number], self._paths[number]
         try:
-            names = files.names(Skipped(partial(self._say_of, prefix)))
+            names = files.names(Skipped(partial(self._say, prefix)))
         except DocumentError as error:
             if not path.exists():
-                self._say(str(path), "is not there; what the index has of it stays")
+                self._say("", str(path), "is not there; what the index has of it stays")
                 return None
             if not path.is_dir():
                 raise
-            self._say(str(path), str(error).removeprefix(str(path)).strip())
+            self._say("", str(path), str(error).removeprefix(str(path)).strip())
             return {}
-        found: _Stamps = {}
-        for name, file in names.items():
-            try:
-                state = file.stat()
-            except OSError:
-                found[name] = (0, 0, 0)
-            else:
-                found[name] = (state.st_mtime_ns, state.st_size, state.st_ino)
-        return found
+        return {name: file_state(file) for name, file in names.items()}
 
     def _documents(self, stamps: Sequence[_Stamps | None], fresh: list[set[str]]) -> Iterator[Document]:
         """The documents of all files; `fresh` gets a set of their ids for each path."""
@@ -139,11 +124,11 @@ class WatchedFiles:
             seen: Counter[str] = Counter()
             for name in names or ():
                 try:
-                    pieces = files.pieces(name, partial(self._say_of, prefix))
+                    pieces = files.pieces(name, partial(self._say, prefix))
                 except DocumentError as error:
                     if isinstance(error, TooMuchTextError) and not self._stamps:
                         raise
-                    self._say(_joined(prefix, name), str(error))
+                    self._say(prefix, name, str(error))
                     continue
                 for piece in pieces:
                     document = document_of(piece, name, seen)
@@ -152,14 +137,11 @@ class WatchedFiles:
                     fresh[-1].add(document.id)
                     yield document
 
-    def _say_of(self, prefix: str, name: str, reason: str) -> None:
-        self._say(_joined(prefix, name), reason)
-
-    def _say(self, name: str, reason: str) -> None:
+    def _say(self, prefix: str, name: str, reason: str) -> None:
         """Report a reason once."""
-        if (name, reason) not in self._said:
-            self._said.add((name, reason))
-            self._told(name, reason)
+        if (said := (_joined(prefix, name), reason)) not in self._said:
+            self._said.add(said)
+            self._told(*said)
 
 
 def _joined(prefix: str, name: str) -> str:

@@ -24,7 +24,7 @@ from langgraph_convcoa.errors import InputError, RetrievalError
 from langgraph_convcoa.files import flush_folder
 from langgraph_convcoa.retrieval.array_file import checksum
 from langgraph_convcoa.retrieval.changes import Selection, check_storable, entries_of
-from langgraph_convcoa.retrieval.corpus import Passage, View, read
+from langgraph_convcoa.retrieval.corpus import Numbers, Passage, View, read
 from langgraph_convcoa.retrieval.encoders.base import Encoder
 from langgraph_convcoa.retrieval.encoders.choice import encoder_settings
 from langgraph_convcoa.retrieval.index.database import (
@@ -32,19 +32,16 @@ from langgraph_convcoa.retrieval.index.database import (
     STORED_TYPES,
     Block,
     Head,
-    Keys,
     Transaction,
     exists,
     shrink,
     writing,
 )
-from langgraph_convcoa.retrieval.index.snapshot import Snapshot
 from langgraph_convcoa.retrieval.memory_corpus import Memory
 from langgraph_convcoa.retrieval.scoring.patterns import Patterns, PatternType, encode_patterns
 
+# Rows of a block, which has one checksum; a block has more rows only if a single passage has more.
 BLOCK_ROWS = 4096
-"""Rows of a block, which has one checksum; a block has more rows only if a single passage has more."""
-
 _PASSAGES_AT_ONCE = 2048
 _LOCK = "writer.lock"
 # Files that an unfinished first save leaves.
@@ -66,7 +63,7 @@ class WriterLock:
         """Hold the lock; RetrievalError if another process or object writes, or the folder cannot be written to."""
         with self._threads:
             try:
-                self._file.acquire()
+                acquired = self._file.acquire()
             except Timeout:
                 raise RetrievalError(
                     f"The index {self._folder} is being written to by another process, or through another object of this one; "
@@ -76,10 +73,8 @@ class WriterLock:
                 raise RetrievalError(
                     f"The index {self._folder} cannot be written to ({error.strerror}): check the permissions of the folder."
                 ) from error
-            try:
+            with acquired:
                 yield
-            finally:
-                self._file.release()
 
 
 # `append` and `compact` need a caller that holds the writer's lock. After a RetrievalError the index is unchanged.
@@ -97,10 +92,10 @@ def append(folder: Path, chosen: Selection, encoded: Memory) -> None:
         database.put_head(replace(head, next_key=head.next_key + len(encoded)))
 
 
-def compact(folder: Path, snapshot: Snapshot) -> None:
+def compact(folder: Path, head: Head, view: View) -> None:
     """Write the patterns of passages that are not deleted into a new file, which replaces the old one."""
     with writing(folder) as database:
-        head = _put_file(database, folder, snapshot.head, snapshot, snapshot.keys[snapshot.numbers])
+        head = _put_file(database, folder, head, view, view.keys[view.numbers])
         database.put_head(head)
     _remove_others(folder, head.file)
     # If readers keep the database busy, its file only stays larger.
@@ -120,9 +115,7 @@ def write_index(folder: Path, view: View, encoder: Encoder, dtype: PatternType, 
             f"The embeddings {encoder.name.rsplit(':', 1)[0]} have no model name to know them by when the index is opened: "
             "give EmbeddingsEncoder(embeddings, name=...)."
         )
-    head = Head(
-        secrets.token_hex(16), dtype, encoder.dimension, encoder.name, encoder_settings(encoder), settings=dict(settings)
-    )
+    head = Head(secrets.token_hex(16), dtype, encoder.dimension, encoder.name, encoder_settings(encoder), dict(settings))
     for passage in read(view):
         check_storable(passage.document)
     _prepare(folder)
@@ -162,7 +155,7 @@ def _named(view: View) -> Iterator[tuple[str, Passage]]:
             yield entry.id, passage
 
 
-def _put_file(database: Transaction, folder: Path, head: Head, view: View, keys: Keys) -> Head:
+def _put_file(database: Transaction, folder: Path, head: Head, view: View, keys: Numbers) -> Head:
     """Write the patterns of a view's passages under these keys into a new file."""
     # Named by its commit, so no file that readers have open is overwritten.
     head = replace(head, file=f"patterns.{head.commits + 1}.bin", rows=0)
@@ -185,7 +178,7 @@ def _put_file(database: Transaction, folder: Path, head: Head, view: View, keys:
     return head
 
 
-def _put_patterns(database: Transaction, folder: Path, head: Head, patterns: Patterns, keys: Keys) -> Head:
+def _put_patterns(database: Transaction, folder: Path, head: Head, patterns: Patterns, keys: Numbers) -> Head:
     """Append the patterns of passages with these keys, and store their blocks; returns the head with the new rows."""
     _write_rows(folder, head, patterns.values.reshape(-1).view(np.uint8).data)
     for block in _blocks(patterns, keys, database.last_block()):
@@ -213,7 +206,7 @@ def _write_rows(folder: Path, head: Head, data: bytes | memoryview) -> None:
         ) from error
 
 
-def _blocks(patterns: Patterns, keys: Keys, block: Block) -> Iterator[Block]:
+def _blocks(patterns: Patterns, keys: Numbers, block: Block) -> Iterator[Block]:
     """Divide patterns into blocks; the first of them extends `block`, the last stored one, if it has room."""
     ends = patterns.offsets[1:]
     start = row = 0

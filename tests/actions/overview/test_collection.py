@@ -17,7 +17,7 @@ from langgraph_convcoa.actions.overview.action import Overview
 from langgraph_convcoa.actions.overview.collection import Collection, Collections
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.retrieval.corpus import Passage
-from langgraph_convcoa.retrieval.index.snapshot import Snapshot
+from langgraph_convcoa.retrieval.index.index import Snapshot
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 from tests.fake_encoder import WordEncoder
 from tests.fakes import KeywordRetriever

@@ -20,9 +20,9 @@ from langgraph_convcoa.retrieval.encoders.base import Encoder
 from langgraph_convcoa.retrieval.engine.base import Engine
 from langgraph_convcoa.retrieval.engine.choose import open_engine
 from langgraph_convcoa.retrieval.engine.load import load_into
-from langgraph_convcoa.retrieval.engine.memory import MemoryEngine
 from tests import ROOT
 from tests.bounds import started
+from tests.memory_engine import MemoryEngine
 from tests.retrieval.conftest import BagOfWords
 
 COLLECTION = "killed"

@@ -10,8 +10,8 @@ import pytest
 from langgraph_convcoa.cli.documents import place_of
 from langgraph_convcoa.errors import InputError, RetrievalError
 from langgraph_convcoa.retrieval.engine.choose import open_engine
+from langgraph_convcoa.retrieval.engine.load import Opener
 from langgraph_convcoa.retrieval.engine.postgres import engine as postgres
-from langgraph_convcoa.retrieval.engine.ray_load import Opener
 
 
 @pytest.mark.parametrize(
@@ -60,15 +60,15 @@ def test_workers_elsewhere_get_the_password_of_the_environment_and_no_picture_of
 
 
 @pytest.mark.parametrize(
-    ("address", "room", "extra"),
+    ("address", "module", "extra"),
     [
-        ("postgresql://u@db.invalid/x?collection=c", "postgres", "pgvector"),
-        ("milvus://u@db.invalid/x?collection=c", "milvus", "milvus"),
-        ("milvus+file:///tmp/x.db?collection=c", "milvus", "milvus"),
+        ("postgresql://u@db.invalid/x?collection=c", "postgres.connections", "pgvector"),
+        ("milvus://u@db.invalid/x?collection=c", "milvus.engine", "milvus"),
+        ("milvus+file:///tmp/x.db?collection=c", "milvus.engine", "milvus"),
     ],
 )
-def test_an_address_without_its_extra_names_the_extra(address, room, extra, monkeypatch):
-    monkeypatch.setattr(f"langgraph_convcoa.retrieval.engine.{room}.connections.find_spec", lambda _name: None)
+def test_an_address_without_its_extra_names_the_extra(address, module, extra, monkeypatch):
+    monkeypatch.setattr(f"langgraph_convcoa.retrieval.engine.{module}.find_spec", lambda _name: None)
     with pytest.raises(RetrievalError, match=rf'pip install "langgraph-convcoa\[{extra}\]"'):
         open_engine(address)
 

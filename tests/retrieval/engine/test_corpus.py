@@ -16,10 +16,10 @@ from langchain_core.documents import Document
 from langgraph_convcoa import build_graph
 from langgraph_convcoa.errors import InputError, RetrievalError
 from langgraph_convcoa.retrieval.engine.choose import open_engine
-from langgraph_convcoa.retrieval.engine.memory import MemoryEngine
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 from tests.fake_encoder import WordEncoder
 from tests.fakes import ScriptedModel, documents, node, plan
+from tests.memory_engine import MemoryEngine
 
 _ENCODER = WordEncoder()
 _SYLLABLES = [a + b + c for a in "bdfgkm" for b in "aeiou" for c in ("nt", "rk", "st")]

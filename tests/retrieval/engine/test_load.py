@@ -14,10 +14,10 @@ from langgraph_convcoa.errors import InputError, RetrievalError
 from langgraph_convcoa.retrieval.changes import Committed
 from langgraph_convcoa.retrieval.encoders.recent import RecentEncoder
 from langgraph_convcoa.retrieval.engine.load import load_into, loading_elsewhere
-from langgraph_convcoa.retrieval.engine.memory import MemoryEngine
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 from tests.bounds import joined, run_in_threads, wait_until
 from tests.fake_encoder import WordEncoder
+from tests.memory_engine import MemoryEngine
 
 BATCH = 64
 

@@ -13,8 +13,7 @@ from urllib.parse import quote
 import pytest
 
 from langgraph_convcoa.retrieval.engine.choose import open_engine
-from langgraph_convcoa.retrieval.engine.load import load_into
-from langgraph_convcoa.retrieval.engine.ray_load import ray_load
+from langgraph_convcoa.retrieval.engine.load import load_into, ray_load
 from tests import ROOT
 from tests.bounds import SECONDS
 from tests.postgres_server import PASSWORD, pgvector_server
@@ -87,6 +86,6 @@ def test_workers_of_ray_load_the_same_as_one_process_though_one_of_them_is_kille
 
 
 def test_without_ray_nothing_of_it_is_imported():
-    code = "import sys, langgraph_convcoa.retrieval.engine.ray_load; print({'ray'} & {*sys.modules})"
+    code = "import sys, langgraph_convcoa.retrieval.engine.load; print({'ray'} & {*sys.modules})"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=SECONDS, check=True)
     assert done.stdout == "set()\n"

@@ -14,8 +14,7 @@ from langchain_core.embeddings import DeterministicFakeEmbedding
 from langgraph_convcoa.errors import ConvCoAError, InputError, RetrievalError
 from langgraph_convcoa.retrieval.corpus import read
 from langgraph_convcoa.retrieval.encoders.embeddings import EmbeddingsEncoder
-from langgraph_convcoa.retrieval.index.index import Index
-from langgraph_convcoa.retrieval.index.snapshot import Snapshot
+from langgraph_convcoa.retrieval.index.index import Index, Snapshot
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 from tests.retrieval.conftest import BagOfWords, put
 

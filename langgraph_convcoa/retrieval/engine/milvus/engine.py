@@ -1,23 +1,33 @@
-"""Milvus as the engine of a corpus."""
+"""Milvus as the engine of a corpus, and the connection to a server or file, with a time-out and errors in plain words."""
 
 from __future__ import annotations
 
 import json
+import logging
+import os
+import re
+import threading
+import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, TypeAlias
+from urllib.parse import unquote, urlsplit
 
 import numpy as np
 
 from langgraph_convcoa.errors import InputError, RetrievalError
+from langgraph_convcoa.errors.redaction import redact
 from langgraph_convcoa.retrieval.encoders.base import Vectors
-from langgraph_convcoa.retrieval.engine.base import ServerEngine, Statistics, StoredPassage, numbered
+from langgraph_convcoa.retrieval.engine.base import ServerEngine, Statistics, StoredPassage, end_of, numbered
 from langgraph_convcoa.retrieval.engine.milvus import rows as form
-from langgraph_convcoa.retrieval.engine.milvus.conditions import condition_of
-from langgraph_convcoa.retrieval.engine.milvus.connections import Ask, Connections
-from langgraph_convcoa.retrieval.engine.milvus.rows import Row, key
+from langgraph_convcoa.retrieval.engine.milvus.rows import Row, condition_of, key
 from langgraph_convcoa.retrieval.filters import Filter
+
+if TYPE_CHECKING:
+    from pymilvus import MilvusClient
 
 # Windows that are searched for each wanted passage, and Milvus's limit for one search.
 _WINDOWS, _MOST = 3, 16_384
@@ -25,8 +35,30 @@ _LONGEST_VECTOR = 12_000
 _KEYS = 1_000
 # Extra seconds for each written passage, and seconds for `settle`.
 _WRITING, _SETTLING = 0.05, 3_600.0
-# Counts of words that run in parallel.
-_AT_ONCE = 8
+# Schemes of addresses: a server, a server with TLS, a file.
+SCHEMES = ("milvus", "milvuss", "milvus+file")
+# A function that calls a method of the client by name, within the rest of a time-out.
+Ask: TypeAlias = Callable[..., Any]
+
+_FORM = "milvus://user:password@host:19530/database?collection=NAME, or milvus+file:///folder/name.db?collection=NAME"
+# The client pings an idle connection every 10 s. milvus-lite takes three pings for an attack and closes it.
+_QUIET = {"grpc.keepalive_time_ms": 2**31 - 1, "grpc.keepalive_permit_without_calls": 0}
+_LATE = "{label} did not answer within {limit:g} s; it is too busy, or stopped."
+# Patterns in the driver's errors, and the message for each pattern.
+_FAILURES = {
+    r"unavailable|fail connecting|connection refused|connect failed": (
+        "{label} cannot be reached within {limit:g} s; see that the server runs, and the address."
+    ),
+    r"deadline|timeout": _LATE,
+    r"open local milvus failed": (
+        "{label} cannot be opened; see that its folder is there and that no other process has the file open: several "
+        "processes need a server."
+    ),
+    r"quota|limit exceeded|insufficient memory|no space|disk full": (
+        "{label} is full ({reason}); make room, and put the same again."
+    ),
+    r"auth|permission|privilege": "{label} refuses the user, the password or the right to do this; see the address.",
+}
 
 
 class MilvusEngine(ServerEngine):
@@ -50,7 +82,7 @@ class MilvusEngine(ServerEngine):
 
     def __init__(self, address: str, *, collection: str, tenant: str = "default", timeout: float = 10.0) -> None:
         super().__init__("Milvus", address, collection, tenant, timeout)
-        self._connections: Connections = Connections(address, timeout=float(timeout), label=self.name)
+        self._connections: Connections = Connections(address, timeout=self.timeout, label=self.name)
         self._names = {kind: f"convcoa_{collection}_{kind}" for kind in ("passages", "windows")}
         self._whose = key("tenant", tenant)
 
@@ -86,7 +118,7 @@ class MilvusEngine(ServerEngine):
         made = [form.rows_of(self._whose, part, passage) for part, passage in numbered(passages)]
         rows, windows = [row for row, _ in made], [window for _, own in made for window in own]
         ask = self._writing(len(passages))
-        self._check_open(partial(self._checked, ask))
+        self._check_open(ask)
         keys, documents = {row["key"] for row in rows}, {row["document"] for row in rows}
         there = self._rows("key", [*keys], ["document"], ask=ask)
         if len(keys) < len(passages) or any(row["document"] not in documents for row in there):
@@ -107,12 +139,11 @@ class MilvusEngine(ServerEngine):
             self._remove(self._writing(len(documents)), documents)
 
     def statistics(self, terms: Iterable[str]) -> Statistics:
-        ask, filled = self._connections.asking(), self._where("length > 0")
-        asked = list(dict.fromkeys(terms))
-        found = dict(zip(asked, self._counts(ask, [form.term_hash(term) for term in asked]), strict=True))
+        ask, filled, asked = self._connections.asking(), self._where("length > 0"), [*dict.fromkeys(terms)]
+        counts = self._counts(ask, [*map(form.term_hash, asked)])
         lengths = ask("query", self._names["passages"], filter=filled, output_fields=["length"], limit=_MOST)
         mean = sum(row["length"] for row in lengths) / max(len(lengths), 1)
-        return Statistics(self._count(ask, filled), mean, {term: count for term, count in found.items() if count})
+        return Statistics(self._count(ask, filled), mean, {term: n for term, n in zip(asked, counts, strict=True) if n})
 
     def count(self) -> int:
         ask = self._connections.asking()
@@ -125,44 +156,43 @@ class MilvusEngine(ServerEngine):
     def _writing(self, passages: int) -> Ask:
         return self._connections.asking(self.timeout + _WRITING * passages)
 
-    def _prepared(self, dimension: int, encoder: str) -> bool:
+    def _prepared(self, dimension: int, encoder: str, create: bool) -> bool:
         ask = self._connections.asking()
         if not self._checked(ask, dimension, encoder):
-            return False
+            if not create:
+                return False
+            # The indexes of an empty collection take time too.
+            ask = self._writing(200)
+            self._create(ask, dimension, encoder)
+            self._checked(ask, dimension, encoder)
         # Necessary after a restart, or if the process that made the collection was killed.
         for name in self._names.values():
             ask("load_collection", name)
         return True
 
-    def _checked(self, ask: Ask, dimension: int, encoder: str) -> bool:
-        """True if the collection exists. Raises RetrievalError like `_check_head`."""
-        if not ask("has_collection", self._names["passages"]):
-            return False
-        about = ask("describe_collection", self._names["passages"])
+    def _found(self, server: Ask) -> tuple[int, int, str] | None:
+        if not server("has_collection", self._names["passages"]):
+            return None
+        about = server("describe_collection", self._names["passages"])
         try:
             # milvus-lite keeps the properties only.
             version, length, name = json.loads(about.get("properties", {}).get("convcoa.head") or about.get("description", ""))
-            stored = (int(version), int(length), str(name))
+            return int(version), int(length), str(name)
         except (TypeError, ValueError):
             raise RetrievalError(f"{self.name} was not made by this library; name another collection.") from None
-        self._check_head(stored, dimension, encoder)
-        return True
 
-    def _create(self, dimension: int, encoder: str) -> None:
+    def _create(self, ask: Ask, dimension: int, encoder: str) -> None:
         if not 2 <= dimension <= _LONGEST_VECTOR:
             raise InputError(f"Milvus holds vectors of 2 to {_LONGEST_VECTOR:,} numbers here, not {dimension}.")
-        # The indexes of an empty collection take time too.
-        ask = self._writing(200)
         made = form.definitions(dimension, json.dumps([self.version, dimension, encoder]), file=self._connections.file)
-        # `_checked` looks for the collection of passages, so that is made last.
+        # `_found` looks for the collection of passages, so that is made last.
         for kind in ("windows", "passages"):
             try:
                 ask("create_collection", self._names[kind], **made[kind])
             except RetrievalError:
-                # Another process may have made it; it is checked below.
+                # Another process may have made it with other settings.
                 if not ask("has_collection", self._names[kind]):
                     raise
-        self._checked(ask, dimension, encoder)
 
     def _near(self, ask: Ask, vector: list[float], k: int, where: str) -> list[str]:
         wanted = min(_WINDOWS * k, _MOST)
@@ -210,6 +240,98 @@ class MilvusEngine(ServerEngine):
             rows = ask("query", self._names["passages"], filter=self._where(None), output_fields=["terms"])
             every = Counter(term for row in rows for term in row["terms"])
             return [every[term] for term in terms]
-        with ThreadPoolExecutor(_AT_ONCE) as pool:
-            conditions = (self._where(f'array_contains(terms, "{term}")') for term in terms)
-            return [*pool.map(lambda where: self._count(ask, where), conditions)]
+        with ThreadPoolExecutor(8) as pool:
+            return [*pool.map(lambda term: self._count(ask, self._where(f'array_contains(terms, "{term}")')), terms)]
+
+
+class Connections:
+    """Calls one server within a time-out. Each process makes its own client at its first call."""
+
+    def __init__(self, address: str, *, timeout: float, label: str) -> None:
+        self.timeout, self.label, self._address = timeout, label, address
+        self.settings = _settings(address)
+        self.file = not self.settings["uri"].startswith("http")
+        if find_spec("pymilvus") is None or (self.file and find_spec("milvus_lite") is None):
+            raise RetrievalError('Milvus needs the extra milvus: pip install "langgraph-convcoa[milvus]"')
+        self._clear()
+
+    def _clear(self) -> None:
+        self._client: MilvusClient | None = None
+        self._guard, self._process = threading.Lock(), os.getpid()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return partial(type(self), self._address, timeout=self.timeout, label=self.label), ()
+
+    def asking(self, timeout: float | None = None) -> Ask:
+        """A function that calls the server, with a time-out that starts now."""
+        limit = self.timeout if timeout is None else timeout
+        return partial(self.ask, limit, end_of(limit))
+
+    def ask(self, limit: float, end: float, method: str, /, *arguments: Any, **named: Any) -> Any:
+        """Call a method of the client, which must end by `end`, and return its result."""
+        import grpc
+        from pymilvus.exceptions import MilvusException
+
+        try:
+            client = self._connected(end)
+            left = end - time.monotonic()
+            if left <= 0:
+                raise RetrievalError(_LATE.format(label=self.label, limit=limit))
+            return getattr(client, method)(*arguments, timeout=left, **named)
+        except (MilvusException, grpc.RpcError, ValueError) as error:
+            raise self._worded(error, limit, end) from None
+
+    def close(self) -> None:
+        """Close the client; a later call makes a new one."""
+        with self._guard:
+            client, self._client = self._client, None
+        if client is not None:
+            client.close()
+
+    def _connected(self, end: float) -> MilvusClient:
+        """The client of this process, which must connect by `end`."""
+        from pymilvus import MilvusClient
+
+        # Errors are raised. The loggers would also write them, with the text of the question.
+        for name in ("pymilvus", *(["grpc._server"] if self.file else [])):
+            logging.getLogger(name).setLevel(logging.CRITICAL)
+        if self._process != os.getpid():
+            # After a fork the client is the parent's.
+            self._clear()
+        with self._guard:
+            if self._client is None:
+                left, quiet = max(0.1, end - time.monotonic()), _QUIET if self.file else {}
+                self._client = MilvusClient(**self.settings, dedicated=True, timeout=left, grpc_options=quiet)
+            return self._client
+
+    def _worded(self, error: Exception, limit: float, end: float) -> RetrievalError:
+        text = str(getattr(error, "message", "") or error).strip()
+        # The first line has the reason; a retry wraps it.
+        line = (text.splitlines() or [type(error).__name__])[0].rpartition("message=")[2]
+        token = self.settings.get("token", "")
+        reason = redact(line, {token, token.partition(":")[2]})[:200].rstrip(".")
+        late = _LATE if time.monotonic() >= end else f"{{label}} failed: {type(error).__name__}: {{reason}}."
+        said = next((said for words, said in _FAILURES.items() if re.search(words, text.lower())), late)
+        return RetrievalError(said.format(label=self.label, limit=limit, reason=reason))
+
+
+def _settings(address: str) -> dict[str, str]:
+    """An address as arguments of the client."""
+    # A malformed part may be a password: it is not shown.
+    malformed = InputError(f"The address of Milvus cannot be read; write it {_FORM}.")
+    try:
+        parts = urlsplit(address)
+        host, port = parts.hostname, parts.port or 19530
+    except ValueError:
+        raise malformed from None
+    path, file = unquote(parts.path), parts.scheme == "milvus+file"
+    wrong = parts.netloc or not path.endswith(".db") or "\0" in path if file else not host or "/" in path.strip("/")
+    if parts.query or parts.fragment or wrong:
+        raise malformed
+    if file:
+        return {"uri": path}
+    # A user name without a password is the API key of a hosted service.
+    token = ":".join(unquote(part) for part in (parts.username, parts.password) if part)
+    place, secure = f"[{host}]" if ":" in str(host) else host, "https" if parts.scheme == "milvuss" else "http"
+    named = {"token": token or os.environ.get("MILVUS_TOKEN", ""), "db_name": path.strip("/")}
+    return {"uri": f"{secure}://{place}:{port}", **named}

@@ -72,7 +72,7 @@ class _Sql(EngineConditions[Condition]):
         sql = f"CASE jsonb_typeof(metadata -> %s) WHEN 'string' THEN {text} WHEN 'array' THEN {entry} ELSE FALSE END"
         return Condition(sql, [name, *texts, name, *equal.values])
 
-    def above_or_below(self, name: str, word: str, bound: str | Real) -> Condition:
+    def ordered(self, name: str, word: str, bound: Any) -> Condition:
         kind, value, given, cast = "string", '(metadata ->> %s) COLLATE "C"', bound, ""
         if not isinstance(bound, str):
             kind, value, given, cast = "number", "(metadata -> %s)::numeric", str(_number(bound)), "::numeric"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from langgraph_convcoa.errors import InputError, RetrievalError, first_line
 from langgraph_convcoa.retrieval.engine.base import end_of
-from langgraph_convcoa.retrieval.engine.postgres.driver import cut, passwords_of, settings_of
+from langgraph_convcoa.retrieval.engine.postgres.driver import cut, passwords_of
 
 if TYPE_CHECKING:
     from psycopg import Connection, Cursor, Error
@@ -44,11 +44,10 @@ class Connections:
     def __init__(self, address: str, *, timeout: float, label: str) -> None:
         if find_spec("psycopg") is None:
             raise RetrievalError('PostgreSQL needs the extra pgvector: pip install "langgraph-convcoa[pgvector]"')
-        if (given := settings_of(address)) is None:
+        if (secrets := passwords_of(address)) is None:
             raise InputError(f"The address of the PostgreSQL server cannot be read; write it {_FORM}.")
         self.timeout, self.label = timeout, label
-        self._address = address
-        self._secrets = passwords_of(given)
+        self._address, self._secrets = address, secrets
         self._clear()
 
     def _clear(self) -> None:

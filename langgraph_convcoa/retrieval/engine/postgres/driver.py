@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from psycopg import AsyncConnection, Connection
 
 
-def settings_of(address: str) -> dict[str, Any] | None:
-    """The settings in an address; None if it is malformed: the driver's message would show a password."""
+def passwords_of(address: str) -> list[str] | None:
+    """The passwords in an address; None if it is malformed: the driver's message would show a password."""
     import psycopg
     from psycopg.conninfo import conninfo_to_dict
 
@@ -23,12 +23,9 @@ def settings_of(address: str) -> dict[str, Any] | None:
     except psycopg.Error:
         return None
     ports = str(given.get("port") or "")
-    return None if is_ambiguous(address) or ports.replace(",", "").strip("0123456789") else given
-
-
-def passwords_of(settings: dict[str, Any]) -> list[str]:
-    """The passwords among the settings."""
-    return [str(value) for name, value in settings.items() if "password" in name and value]
+    if is_ambiguous(address) or ports.replace(",", "").strip("0123456789"):
+        return None
+    return [str(value) for name, value in given.items() if "password" in name and value]
 
 
 def cut(connection: Connection[Any] | AsyncConnection[Any]) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,10 +14,10 @@ import numpy as np
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.retrieval.encoders.base import Vectors
 from langgraph_convcoa.retrieval.engine.base import ServerEngine, Statistics, StoredPassage, check_text
-from langgraph_convcoa.retrieval.engine.postgres import rows as form
+from langgraph_convcoa.retrieval.engine.postgres import tables
 from langgraph_convcoa.retrieval.engine.postgres.conditions import Condition, condition_of
 from langgraph_convcoa.retrieval.engine.postgres.connections import Connections, Rows, set_local
-from langgraph_convcoa.retrieval.engine.postgres.schema import Schema
+from langgraph_convcoa.retrieval.engine.postgres.tables import Schema
 from langgraph_convcoa.retrieval.filters import Filter
 from langgraph_convcoa.retrieval.hybrid.bm25 import saturation
 
@@ -65,76 +65,65 @@ class PostgresEngine(ServerEngine):
     ) -> None:
         super().__init__("PostgreSQL", address, collection, tenant, timeout)
         self._sql = Schema(collection)
-        self._connections: Connections = Connections(address, timeout=float(timeout), label=self.name)
+        self._connections: Connections = Connections(address, timeout=self.timeout, label=self.name)
         self._exact, self._build_memory = exact, build_memory
         self._loading = f"convcoa load {collection}"
 
-    def _prepared(self, dimension: int, encoder: str) -> bool:
-        def found(cursor: Rows) -> bool:
-            if not self._checked(cursor, dimension, encoder):
-                return False
-            if self._sql.unbuilt(cursor):
-                _LOGGER.warning("%s is being loaded, or was not to its end: searches are slow until it is settled.", self.name)
-            return True
-
-        return self._connections.run(found)
-
-    def _create(self, dimension: int, encoder: str) -> None:
-        def created(cursor: Rows) -> None:
-            self._sql.create(cursor, self.version, dimension, encoder)
+    def _prepared(self, dimension: int, encoder: str, create: bool) -> bool:
+        def prepared(cursor: Rows) -> bool:
+            if create and not self._sql.found(cursor):
+                self._sql.create(cursor, self.version, dimension, encoder)
             # Another process may have made it with other settings.
-            self._checked(cursor, dimension, encoder)
+            there = self._checked(cursor, dimension, encoder)
+            if there and self._sql.unbuilt(cursor):
+                _LOGGER.warning("%s is being loaded, or was not to its end: searches are slow until it is settled.", self.name)
+            return there
 
-        self._connections.run(created)
+        return self._connections.run(prepared)
 
-    def _checked(self, cursor: Rows, dimension: int, encoder: str) -> bool:
-        """True if the collection exists. Raises RetrievalError like `_check_head`."""
-        if (head := self._sql.found(cursor)) is not None:
-            self._check_head(head, dimension, encoder)
-        return head is not None
+    def _found(self, server: Rows) -> tuple[int, int, str] | None:
+        return self._sql.found(server)
 
     def search(self, vectors: Vectors, k: int, condition: Filter | None = None) -> list[list[str]]:
         asked = condition_of(condition)
         texts = ["[" + ",".join(map(repr, row)) + "]" for row in np.asarray(vectors, dtype=np.float32).tolist()]
 
         def found(cursor: Rows) -> list[list[str]]:
-            if self._few(cursor, asked):
-                return [self._compared(cursor, text, k, asked) for text in texts]
-            return [self._near(cursor, text, k, asked) for text in texts]
+            named = self._compared if self._few(cursor, asked) else self._near
+            return [named(cursor, text, k, asked) for text in texts]
 
         return self._connections.run(found)
 
     def words(self, weights: Mapping[str, float], mean_length: float, k: int, condition: Filter | None = None) -> list[str]:
         joined, values = self._joined(condition_of(condition))
         most = _POSTINGS if condition is None else _POSTINGS_FILTERED
-        terms = [[form.term_number(term) for term in weights], [float(weight) for weight in weights.values()]]
-        given = [*terms, *_norm(mean_length), self.tenant, most, *values, k, self.tenant]
-        return [row[0] for row in self._rows(_WORDS, given, joined=joined)]
+        terms = [[tables.term_number(term) for term in weights], [float(weight) for weight in weights.values()]]
+        # The weight of a word is count / (count + none + (one - none) length).
+        none, one = (float(1 / saturation(1, length, mean_length)) - 1 for length in (0, 1))
+        given = (*terms, none, one - none, self.tenant, most, *values, k, self.tenant)
+        return [row[0] for row in self._rows(_WORDS, *given, joined=joined)]
 
     def patterns(self, ids: Sequence[str]) -> list[StoredPassage]:
         if not ids:
             return []
-        rows = self._rows(
-            "SELECT id, document, text, metadata, spans, vectors, terms, digest "
-            "FROM {passages} JOIN {documents} USING (tenant, document) WHERE tenant = %s AND id = ANY (%s::text[])",
-            [self.tenant, _askable(ids)],
-        )
         found = {
-            name: StoredPassage(name, document, text, metadata, *form.windows_of(spans, vectors), json.loads(terms), digest)
-            for name, document, text, metadata, spans, vectors, terms, digest in rows
+            name: StoredPassage(name, document, text, metadata, *tables.windows_of(spans, vectors), json.loads(terms), digest)
+            for name, document, text, metadata, spans, vectors, terms, digest in self._rows(
+                _READ_PASSAGES, self.tenant, _askable(ids)
+            )
         }
         return [found[name] for name in dict.fromkeys(ids) if name in found]
 
     def parts(self, documents: Sequence[str]) -> dict[str, list[str]]:
         found: dict[str, list[str]] = {}
         statement = "SELECT document, id FROM {passages} WHERE tenant = %s AND document = ANY (%s::text[]) ORDER BY part"
-        for document, passage in self._rows(statement, [self.tenant, _askable(documents)]):
+        for document, passage in self._rows(statement, self.tenant, _askable(documents)):
             found.setdefault(document, []).append(passage)
         return found
 
     def digests(self, documents: Sequence[str]) -> dict[str, bytes]:
         statement = "SELECT document, digest FROM {documents} WHERE tenant = %s AND document = ANY (%s::text[])"
-        return dict(self._rows(statement, [self.tenant, _askable(documents)]))
+        return dict(self._rows(statement, self.tenant, _askable(documents)))
 
     def put(self, passages: Sequence[StoredPassage]) -> None:
         if passages:
@@ -144,7 +133,7 @@ class PostgresEngine(ServerEngine):
     def loading(self) -> Iterator[None]:
         def begun(cursor: Rows) -> None:
             # For an empty collection, building the indexes at the end is faster than updating them row by row.
-            if cursor.execute(self._sql("SELECT 1 FROM {windows} LIMIT 1")).fetchone() is None:
+            if self._ask(cursor, "SELECT 1 FROM {windows} LIMIT 1").fetchone() is None:
                 self._sql.unbuild(cursor)
 
         # Building an index blocks all writers, so `settle` leaves it to the last holder of this lock. The server frees the
@@ -165,8 +154,9 @@ class PostgresEngine(ServerEngine):
                 return
             connection.add_notice_handler(_noticed)
             connection.execute("SELECT set_config('maintenance_work_mem', %s, false)", [self._build_memory])
-            self._sql.fold(connection)
-            self._sql.build(connection.cursor())
+            cursor = connection.cursor()
+            self._sql.fold(cursor)
+            self._sql.build(cursor)
             # Index-only scans need a vacuum.
             for table in self._sql.tables.values():
                 connection.execute(f"VACUUM ANALYZE {table}")
@@ -175,70 +165,55 @@ class PostgresEngine(ServerEngine):
         names = sorted(_askable(documents))
 
         def deleted(cursor: Rows) -> None:
-            cursor.execute(
-                self._sql(
-                    "DELETE FROM {documents} WHERE (tenant, document) IN (SELECT tenant, document FROM {documents} "
-                    "WHERE tenant = %s AND document = ANY (%s::text[]) ORDER BY document FOR UPDATE)"
-                ),
-                [self.tenant, names],
-            )
+            self._ask(cursor, _DELETE_DOCUMENTS, self.tenant, names)
             self._remove(cursor, names)
 
         self._written(deleted, len(names))
 
     def statistics(self, terms: Iterable[str]) -> Statistics:
-        numbers = {form.term_number(term): term for term in terms}
+        numbers = {tables.term_number(term): term for term in terms}
 
         def counted(cursor: Rows) -> Statistics:
-            found = cursor.execute(
-                self._sql(
-                    "SELECT term, sum(found)::bigint FROM {frequencies} WHERE tenant = %s AND term = ANY (%s::bigint[]) "
-                    "GROUP BY term"
-                ),
-                [self.tenant, list(numbers)],
-            ).fetchall()
+            found = self._ask(cursor, _COUNT_WORDS, self.tenant, list(numbers)).fetchall()
             _, filled, words = self._totals(cursor)
             return Statistics(filled, words / max(filled, 1), {numbers[term]: count for term, count in found})
 
         return self._connections.run(counted)
 
     def count(self) -> int:
-        def counted(cursor: Rows) -> int:
-            return self._totals(cursor)[0] if self._sql.found(cursor) else 0
+        return self._connections.run(lambda cursor: self._totals(cursor)[0] if self._sql.found(cursor) else 0)
 
-        return self._connections.run(counted)
+    def _ask(self, cursor: Rows, statement: str, *values: Any, **parts: str) -> Rows:
+        return cursor.execute(self._sql(statement, **parts), values)
 
-    def _rows(self, statement: str, values: Sequence[Any], **parts: str) -> list[tuple[Any, ...]]:
-        return self._connections.run(lambda cursor: cursor.execute(self._sql(statement, **parts), values).fetchall())
+    def _rows(self, statement: str, *values: Any, **parts: str) -> list[tuple[Any, ...]]:
+        return self._connections.run(lambda cursor: self._ask(cursor, statement, *values, **parts).fetchall())
 
-    def _totals(self, cursor: Rows) -> tuple[int, int, int]:
-        sums = self._sql(
-            "SELECT sum(passages)::bigint, sum(filled)::bigint, sum(words)::bigint FROM {totals} WHERE tenant = %s"
-        )
-        passages, filled, words = cursor.execute(sums, [self.tenant]).fetchone() or (0, 0, 0)
-        return passages or 0, filled or 0, words or 0
+    def _totals(self, cursor: Rows) -> tuple[int, ...]:
+        """The tenant's numbers of passages, of passages with words, and of words."""
+        [found] = self._ask(cursor, _SUM_TOTALS, self.tenant).fetchall()
+        return found
 
     def _few(self, cursor: Rows, asked: Condition | None) -> bool:
         """True if the allowed passages are so few that all are compared."""
         where, values = _where(asked)
-        statement = self._sql(
-            "SELECT count(*) FROM (SELECT FROM {passages} WHERE tenant = %s{where} LIMIT %s) few", where=where
-        )
-        row = cursor.execute(statement, [self.tenant, *values, self._exact + 1]).fetchone()
-        return row is not None and row[0] <= self._exact
+        statement = "SELECT FROM {passages} WHERE tenant = %s{where} LIMIT 1 OFFSET %s"
+        return not self._ask(cursor, statement, self.tenant, *values, self._exact, where=where).fetchall()
 
     def _compared(self, cursor: Rows, vector: str, k: int, asked: Condition | None) -> list[str]:
         where, values = _where(asked)
-        given = [self.tenant, *values, vector, k]
-        return [row[0] for row in cursor.execute(self._sql(_COMPARED, where=where), given).fetchall()]
+        return [row[0] for row in self._ask(cursor, _COMPARED, self.tenant, *values, vector, k, where=where).fetchall()]
 
     def _near(self, cursor: Rows, vector: str, k: int, asked: Condition | None) -> list[str]:
         joined, values = self._joined(asked)
-        statement, wanted = self._sql(_NEAR, joined=joined), _WINDOWS * k
+        wanted = _WINDOWS * k
         while True:
-            _hnsw(cursor, wanted)
-            given = [vector, *values, self.tenant, vector, wanted, self.tenant, k]
-            rows = cursor.execute(statement, given).fetchall()
+            # By default pgvector names 40 rows at most, fewer if some belong to other tenants.
+            breadth = min(_BROADEST, max(2 * wanted, 100))
+            scan = {"hnsw.iterative_scan": "relaxed_order", "hnsw.max_scan_tuples": max(20_000, 20 * wanted)}
+            set_local(cursor, {"hnsw.ef_search": breadth, **scan})
+            given = (vector, *values, self.tenant, vector, wanted, self.tenant, k)
+            rows = self._ask(cursor, _NEAR, *given, joined=joined).fetchall()
             # Many windows of a few passages may have filled the result.
             if len(rows) >= k or not rows or rows[0][2] < wanted:
                 return [row[0] for row in rows]
@@ -246,61 +221,50 @@ class PostgresEngine(ServerEngine):
 
     def _joined(self, asked: Condition | None) -> tuple[str, list[Any]]:
         """The join that keeps only passages that meet a condition, with the values of its placeholders."""
-        where, values = _where(asked)
         if asked is None:
             return "", []
+        where, values = _where(asked)
         return self._sql("JOIN {passages} p ON p.key = passage AND p.tenant = %s{where}", where=where), [self.tenant, *values]
 
     def _put(self, cursor: Rows, passages: Sequence[StoredPassage]) -> None:
-        self._check_open(partial(self._checked, cursor))
+        self._check_open(cursor)
         documents = {passage.document: passage.digest for passage in passages}
         names = sorted(documents)
-        # Locks the documents in a fixed order until the transaction ends.
-        cursor.execute(
-            self._sql(
-                "INSERT INTO {documents} SELECT %s, name, digest FROM unnest(%s::text[], %s::bytea[]) AS of (name, digest) "
-                "ORDER BY name ON CONFLICT (tenant, document) DO UPDATE SET digest = excluded.digest"
-            ),
-            [self.tenant, names, [documents[name] for name in names]],
-        )
+        self._ask(cursor, _PUT_DOCUMENTS, self.tenant, names, [documents[name] for name in names])
         self._remove(cursor, names)
-        sequence = self._sql("SELECT nextval(pg_get_serial_sequence('{passages}', 'key')) FROM generate_series(1, %s)")
-        keys = [row[0] for row in cursor.execute(sequence, [len(passages)]).fetchall()]
+        numbers = "SELECT nextval(pg_get_serial_sequence('{passages}', 'key')) FROM generate_series(1, %s)"
+        keys = [row[0] for row in self._ask(cursor, numbers, len(passages)).fetchall()]
         terms = [passage.terms for passage in passages]
-        words = form.postings(keys, terms)
-        self._copy(cursor, "passages", form.passage_rows(keys, self.tenant, passages))
-        self._copy(cursor, "windows", form.window_rows(keys, self.tenant, passages))
-        self._copy(cursor, "words", form.word_rows(self.tenant, words))
+        words = tables.postings(keys, terms)
+        self._copy(cursor, "passages", tables.passage_rows(keys, self.tenant, passages))
+        self._copy(cursor, "windows", tables.window_rows(keys, self.tenant, passages))
+        self._copy(cursor, "words", ((*one, self.tenant) for one in words))
         self._tally(cursor, terms, words, 1)
 
     def _remove(self, cursor: Rows, documents: Sequence[str]) -> None:
         """Delete the passages of documents with all their rows."""
-        removed = cursor.execute(
-            self._sql("DELETE FROM {passages} WHERE tenant = %s AND document = ANY (%s::text[]) RETURNING key, terms"),
-            [self.tenant, list(documents)],
-        ).fetchall()
+        statement = "DELETE FROM {passages} WHERE tenant = %s AND document = ANY (%s::text[]) RETURNING key, terms"
+        removed = self._ask(cursor, statement, self.tenant, list(documents)).fetchall()
         if not removed:
             return
         keys, terms = [row[0] for row in removed], [json.loads(row[1]) for row in removed]
-        cursor.execute(self._sql("DELETE FROM {windows} WHERE passage = ANY (%s::bigint[])"), [keys])
-        words = form.postings(keys, terms)
-        cursor.execute(
-            self._sql(
-                "DELETE FROM {words} w USING unnest(%s::bigint[], %s::real[], %s::bigint[]) gone (term, impact, passage) "
-                "WHERE w.tenant = %s AND (w.term, w.impact, w.passage) = (gone.term, gone.impact, gone.passage)"
-            ),
-            [[one.term for one in words], [one.impact for one in words], [one.passage for one in words], self.tenant],
-        )
+        self._ask(cursor, "DELETE FROM {windows} WHERE passage = ANY (%s::bigint[])", keys)
+        words = tables.postings(keys, terms)
+        columns = [[one.term for one in words], [one.impact for one in words], [one.passage for one in words]]
+        self._ask(cursor, _DELETE_WORDS, *columns, self.tenant)
         self._tally(cursor, terms, words, -1)
 
-    def _tally(self, cursor: Rows, terms: Sequence[Mapping[str, int]], words: Sequence[form.Posting], sign: int) -> None:
+    def _tally(self, cursor: Rows, terms: Sequence[Mapping[str, int]], words: Sequence[tables.Posting], sign: int) -> None:
         """Add passages to the counts of words and passages, or subtract them."""
-        self._copy(cursor, "frequencies", form.frequency_rows(self.tenant, words, sign))
-        cursor.execute(self._sql("INSERT INTO {totals} VALUES (%s, %s, %s, %s)"), form.total_row(self.tenant, terms, sign))
+        found = Counter(one.term for one in words)
+        self._copy(cursor, "frequencies", ((term, sign * times, self.tenant) for term, times in found.items()))
+        lengths = [sum(one.values()) for one in terms]
+        totals = [sign * total for total in (len(lengths), sum(length > 0 for length in lengths), sum(lengths))]
+        self._ask(cursor, "INSERT INTO {totals} VALUES (%s, %s, %s, %s)", self.tenant, *totals)
 
-    def _copy(self, cursor: Rows, table: str, rows: Iterable[form.Row]) -> None:
+    def _copy(self, cursor: Rows, table: str, rows: Iterable[tables.Row]) -> None:
         with cursor.copy(self._sql(f"COPY {{{table}}} FROM STDIN (FORMAT BINARY)")) as copy:
-            copy.set_types(form.TYPES[table])
+            copy.set_types(tables.TYPES[table])
             for row in rows:
                 copy.write_row(row)
 
@@ -313,9 +277,27 @@ class PostgresEngine(ServerEngine):
             except errors.UniqueViolation:
                 raise self._taken() from None
 
-        self._connections.run(checked, timeout=self._connections.timeout + _WRITING * passages)
+        self._connections.run(checked, timeout=self.timeout + _WRITING * passages)
 
 
+# Both statements lock the documents in a fixed order until the transaction ends.
+_PUT_DOCUMENTS = """
+    INSERT INTO {documents} SELECT %s, name, digest FROM unnest(%s::text[], %s::bytea[]) AS of (name, digest)
+    ORDER BY name ON CONFLICT (tenant, document) DO UPDATE SET digest = excluded.digest"""
+_DELETE_DOCUMENTS = """
+    DELETE FROM {documents} WHERE (tenant, document) IN (SELECT tenant, document FROM {documents}
+    WHERE tenant = %s AND document = ANY (%s::text[]) ORDER BY document FOR UPDATE)"""
+_READ_PASSAGES = """
+    SELECT id, document, text, metadata, spans, vectors, terms, digest
+    FROM {passages} JOIN {documents} USING (tenant, document) WHERE tenant = %s AND id = ANY (%s::text[])"""
+_DELETE_WORDS = """
+    DELETE FROM {words} w USING unnest(%s::bigint[], %s::real[], %s::bigint[]) gone (term, impact, passage)
+    WHERE w.tenant = %s AND (w.term, w.impact, w.passage) = (gone.term, gone.impact, gone.passage)"""
+_SUM_TOTALS = """
+    SELECT coalesce(sum(passages), 0)::bigint, coalesce(sum(filled), 0)::bigint, coalesce(sum(words), 0)::bigint
+    FROM {totals} WHERE tenant = %s"""
+_COUNT_WORDS = """
+    SELECT term, sum(found)::bigint FROM {frequencies} WHERE tenant = %s AND term = ANY (%s::bigint[]) GROUP BY term"""
 # The windows nearest to a vector, and their passages in the order of their nearest windows.
 _NEAR = """
     SELECT id, nearest, found FROM (
@@ -354,12 +336,6 @@ def _where(asked: Condition | None) -> tuple[str, list[Any]]:
     return ("", []) if asked is None else (f" AND ({asked.sql})", asked.values)
 
 
-def _norm(mean_length: float) -> tuple[float, float]:
-    """The a and b of a word's weight count / (count + a + b length)."""
-    none, one = (float(1 / saturation(1, length, mean_length)) - 1 for length in (0, 1))
-    return none, one - none
-
-
 def _askable(names: Iterable[str]) -> list[str]:
     """The ids without NUL or half a character; other ids are never stored."""
     found = []
@@ -368,10 +344,3 @@ def _askable(names: Iterable[str]) -> list[str]:
             check_text(name, "id")
             found.append(name)
     return found
-
-
-def _hnsw(cursor: Rows, wanted: int) -> None:
-    """Let pgvector look at enough rows: by default it names 40 at most, fewer if some belong to other tenants."""
-    breadth = min(_BROADEST, max(2 * wanted, 100))
-    scan = {"hnsw.iterative_scan": "relaxed_order", "hnsw.max_scan_tuples": max(20_000, 20 * wanted)}
-    set_local(cursor, {"hnsw.ef_search": breadth, **scan})

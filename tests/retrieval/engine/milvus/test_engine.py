@@ -16,8 +16,7 @@ from pymilvus.exceptions import MilvusException
 
 from langgraph_convcoa.errors import InputError, RetrievalError
 from langgraph_convcoa.retrieval.engine.choose import open_engine
-from langgraph_convcoa.retrieval.engine.milvus.connections import Connections
-from langgraph_convcoa.retrieval.engine.milvus.engine import MilvusEngine
+from langgraph_convcoa.retrieval.engine.milvus.engine import Connections, MilvusEngine
 from langgraph_convcoa.retrieval.engine.milvus.rows import messages, rows_of
 from tests.retrieval.engine.test_protocol import DIMENSION, axis, contents, passage
 

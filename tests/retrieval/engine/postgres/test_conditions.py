@@ -5,7 +5,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.retrieval.engine.milvus.conditions import condition_of as milvus_condition_of
+from langgraph_convcoa.retrieval.engine.milvus.rows import condition_of as milvus_condition_of
 from langgraph_convcoa.retrieval.engine.postgres.conditions import condition_of
 from tests.retrieval.engine.filter_cases import BY_RULES_OF_PYTHON, FILTERS, METADATA, REFUSED, expected
 

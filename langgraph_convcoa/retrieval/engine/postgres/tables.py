@@ -1,14 +1,22 @@
-"""The tables of a collection in PostgreSQL, and the statements that make and check them."""
+"""The tables of a collection in PostgreSQL, the statements that make and check them, and passages as rows of the tables."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from struct import pack
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from langgraph_convcoa.errors import InputError
+from langgraph_convcoa.retrieval.documents.split import Span
+from langgraph_convcoa.retrieval.encoders.base import Vectors
+from langgraph_convcoa.retrieval.engine.base import USUAL_LENGTH, StoredPassage, numbered, search_vectors
 from langgraph_convcoa.retrieval.engine.postgres.connections import Rows
-
-if TYPE_CHECKING:
-    from psycopg import Connection
+from langgraph_convcoa.retrieval.hybrid.bm25 import saturation
 
 LONGEST_VECTOR = 4_000
 """Longest vector in an HNSW index of halfvec."""
@@ -56,6 +64,17 @@ _TOTALLED = (
     "WITH gone AS (DELETE FROM {totals} RETURNING tenant, passages, filled, words) INSERT INTO {totals} "
     "SELECT tenant, sum(passages), sum(filled), sum(words) FROM gone GROUP BY tenant"
 )
+# The types of the columns of each table.
+TYPES = {
+    "passages": ("int8", "text", "text", "text", "int4", "text", "jsonb", "bytea", "text", "bytea"),
+    # A halfvec is sent in its binary form.
+    "windows": ("int8", "text", "bytea"),
+    "words": ("int8", "int8", "float4", "int2", "int2", "text"),
+    "frequencies": ("int8", "int4", "text"),
+}
+_LARGEST = 32_767
+
+Row = tuple[Any, ...]
 
 
 class Schema:
@@ -87,8 +106,7 @@ class Schema:
         cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended('convcoa_collections', 0))")
         if self.found(cursor) is not None:
             return
-        if cursor.execute("SELECT 1 FROM pg_extension WHERE extname = 'vector'").fetchone() is None:
-            cursor.execute("CREATE EXTENSION vector")
+        cursor.execute("CREATE EXTENSION IF NOT EXISTS vector")
         cursor.execute(_COLLECTIONS)
         for statement in _TABLES:
             cursor.execute(self(statement, dimension=dimension))
@@ -101,18 +119,66 @@ class Schema:
         for name in self.unbuilt(cursor):
             cursor.execute(self(f"CREATE INDEX IF NOT EXISTS {name} {_INDEXES[name]}"))
 
-    def fold(self, connection: Connection[tuple[Any, ...]]) -> None:
+    def fold(self, cursor: Rows) -> None:
         """Replace the rows that batches added by their sums."""
-        connection.execute(self(_FOLDED))
-        connection.execute(self(_TOTALLED))
+        cursor.execute(self(_FOLDED))
+        cursor.execute(self(_TOTALLED))
 
     def unbuild(self, cursor: Rows) -> None:
         """Drop the indexes: it is faster to build them at the end of a load."""
-        for name in _INDEXES:
-            cursor.execute(self(f"DROP INDEX IF EXISTS {name}"))
+        cursor.execute(self(f"DROP INDEX IF EXISTS {', '.join(_INDEXES)}"))
 
     def unbuilt(self, cursor: Rows) -> list[str]:
         """The missing indexes."""
         names = {self(name): name for name in _INDEXES}
         rows = cursor.execute("SELECT name FROM unnest(%s::text[]) name WHERE to_regclass(name) IS NULL", [list(names)])
         return [names[name] for (name,) in rows.fetchall()]
+
+
+class Posting(NamedTuple):
+    """A word in a passage."""
+
+    term: int
+    passage: int
+    impact: float  # The word's weight at a usual mean length, before its idf.
+    times: int
+    length: int
+
+
+@lru_cache(maxsize=200_000)
+def term_number(term: str) -> int:
+    """A word in the tables: 64 bits of its hash, signed."""
+    return int.from_bytes(hashlib.blake2b(term.encode(), digest_size=8).digest(), "big", signed=True)
+
+
+def passage_rows(keys: Sequence[int], tenant: str, passages: Sequence[StoredPassage]) -> Iterator[Row]:
+    """Rows of the table of passages: (key, tenant, id, document, part, text, metadata, spans, terms, vectors)."""
+    for key, (part, one) in zip(keys, numbered(passages), strict=True):
+        spans = np.array(one.spans, dtype="<i4").tobytes()
+        terms = json.dumps(one.terms, ensure_ascii=False, separators=(",", ":"))
+        vectors = np.ascontiguousarray(one.vectors, dtype="<f4").tobytes()
+        yield key, tenant, one.id, one.document, part, one.text, dict(one.metadata), spans, terms, vectors
+
+
+def windows_of(spans: bytes, vectors: bytes) -> tuple[list[Span], Vectors]:
+    """The spans and vectors of a row."""
+    places = [(start, end) for start, end in np.frombuffer(spans, "<i4").reshape(-1, 2).tolist()]
+    return places, np.frombuffer(vectors, "<f4").reshape(len(places) + 1, -1).astype(np.float32)
+
+
+def window_rows(keys: Sequence[int], tenant: str, passages: Sequence[StoredPassage]) -> Iterator[Row]:
+    """Rows of the table of windows: (passage, tenant, vector), the vectors in half precision."""
+    for key, passage in zip(keys, passages, strict=True):
+        for vector in search_vectors(passage.vectors).astype(">f2"):
+            yield key, tenant, pack(">HH", len(vector), 0) + vector.tobytes()
+
+
+def postings(keys: Sequence[int], terms: Sequence[Mapping[str, int]]) -> list[Posting]:
+    """The postings of these passages, one for each word of a passage."""
+    found = []
+    for key, words in zip(keys, terms, strict=True):
+        length = min(sum(words.values()), _LARGEST)
+        for word, count in words.items():
+            times = min(count, _LARGEST)
+            found.append(Posting(term_number(word), key, saturation(times, length, USUAL_LENGTH), times, length))
+    return found

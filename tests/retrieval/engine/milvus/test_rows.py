@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.retrieval.engine.milvus.conditions import condition_of, facts_of, ordered_of
+from langgraph_convcoa.retrieval.engine.milvus.rows import condition_of, facts_of, ordered_of
 from tests.retrieval.engine.filter_cases import BY_RULES_OF_PYTHON, FILTERS, METADATA, expected
 
 # The words of an expression; whatever else is in it are letters and digits between quotation marks.
@@ -25,7 +25,7 @@ _WORDS = re.compile(
 def client(milvus: str) -> Any:
     from pymilvus import DataType, MilvusClient
 
-    from langgraph_convcoa.retrieval.engine.milvus.connections import _settings
+    from langgraph_convcoa.retrieval.engine.milvus.engine import _settings
 
     client = MilvusClient(**_settings(milvus))
     schema = MilvusClient.create_schema(auto_id=False)

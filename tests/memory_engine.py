@@ -1,4 +1,4 @@
-"""An engine in the memory of one process, to try and test engines without a server."""
+"""An engine in the memory of one process, for tests without a server."""
 
 from __future__ import annotations
 
@@ -19,24 +19,20 @@ class MemoryEngine(Engine):
     """Passages in memory, lost when the process ends; every search compares all of them."""
 
     def __init__(self, name: str = "The memory") -> None:
-        self._name = name
+        self.name = name
         self._encoder: tuple[int, str] | None = None
         self._documents: dict[str, list[StoredPassage]] = {}
         self._lock = threading.Lock()
-
-    @property
-    def name(self) -> str:
-        return self._name
 
     def open(self, dimension: int, encoder: str, *, create: bool = False) -> None:
         encoder = without_arithmetic(encoder)
         if self._encoder is None:
             if not create:
-                raise RetrievalError(f"{self._name} has no documents: load some.")
+                raise RetrievalError(f"{self.name} has no documents: load some.")
             self._encoder = (dimension, encoder)
         if self._encoder != (dimension, encoder):
             held, of = self._encoder
-            raise RetrievalError(f"{self._name} is of {held} numbers by {of!r}, not of {dimension} by {encoder!r}.")
+            raise RetrievalError(f"{self.name} is of {held} numbers by {of!r}, not of {dimension} by {encoder!r}.")
 
     def search(self, vectors: Vectors, k: int, condition: Filter | None = None) -> list[list[str]]:
         passages = self._allowed(condition)
