@@ -11,7 +11,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from langgraph_convcoa.retrieval.encoders.recent import RecentValues
+from langgraph_convcoa.retrieval.encoders.base import RecentValues
 from langgraph_convcoa.text.words import content_words, words
 
 _log = logging.getLogger(__name__)

@@ -12,7 +12,7 @@ from typing import Any
 from langgraph_convcoa.actions.base import ActionInputError
 from langgraph_convcoa.actions.tables.engine import Column, Result, Table, TableError
 from langgraph_convcoa.actions.tables.worker import GRACE_SECONDS, main
-from langgraph_convcoa.retrieval.documents.child import Child, EndedError
+from langgraph_convcoa.retrieval.documents.worker import Child, EndedError
 
 _START_SECONDS, _FILE_SECONDS, _DATABASE_SECONDS = 60.0, 120.0, 30.0
 """Limits for starting the process, for reading files, and for opening a database."""

@@ -17,7 +17,7 @@ from typing import Any
 
 from langgraph_convcoa.actions.base import ActionInputError
 from langgraph_convcoa.actions.tables.engine import Engine, TableError
-from langgraph_convcoa.retrieval.documents.child import pipes, receive, send
+from langgraph_convcoa.retrieval.documents.worker import pipes, receive, send
 
 GRACE_SECONDS = 1.5
 """A query that ignores interrupts is killed this many seconds after its time-out."""

@@ -66,8 +66,8 @@ class WebRanker:
         return HopfieldRetriever.from_documents(parts, encoder=encoder, k=k).invoke(query)
 
     def _loaded(self) -> Encoder:
+        from langgraph_convcoa.retrieval.encoders.base import RecentEncoder
         from langgraph_convcoa.retrieval.encoders.choice import as_encoder
-        from langgraph_convcoa.retrieval.encoders.recent import RecentEncoder
 
         with self._lock:
             if self._encoder is None:

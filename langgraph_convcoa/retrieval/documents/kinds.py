@@ -10,10 +10,9 @@ from pathlib import PurePath
 from typing import BinaryIO
 
 from langgraph_convcoa.retrieval.documents import ocr
-from langgraph_convcoa.retrieval.documents.epub import read_epub
 from langgraph_convcoa.retrieval.documents.formats import OCR_ADVICE, Piece, read_csv, read_json, read_json_lines, read_plain
 from langgraph_convcoa.retrieval.documents.markup import read_html, read_markdown
-from langgraph_convcoa.retrieval.documents.office import read_docx, read_pptx, read_xlsx
+from langgraph_convcoa.retrieval.documents.office import read_docx, read_epub, read_pptx, read_xlsx
 
 TEXTS: dict[str, Callable[[bytes], list[Piece]]] = {
     ".txt": read_plain, ".text": read_plain,

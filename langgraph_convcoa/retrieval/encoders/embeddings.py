@@ -10,8 +10,7 @@ import numpy as np
 from langchain_core.embeddings import Embeddings
 
 from langgraph_convcoa.errors import ConvCoAError, InputError, RetrievalError, first_line
-from langgraph_convcoa.retrieval.encoders.base import Encoder, Vectors, normalised
-from langgraph_convcoa.retrieval.encoders.recent import RecentValues
+from langgraph_convcoa.retrieval.encoders.base import Encoder, RecentValues, Vectors, normalised
 
 # Number of questions whose vectors are kept: a turn encodes its question several times.
 _KEPT = 1024
@@ -47,7 +46,7 @@ class EmbeddingsEncoder(Encoder):
         self.embeddings = embeddings
         self._name = name or _fingerprint(embeddings)
         self._max_tokens = max_tokens
-        self._count = count_tokens or _third_of_bytes
+        self._count = count_tokens
         self._batch_size = batch_size
         self._dimension: int | None = None
         self._queries = RecentValues[str, Vectors](_KEPT)
@@ -70,7 +69,7 @@ class EmbeddingsEncoder(Encoder):
         return self._max_tokens
 
     def count_tokens(self, text: str) -> int:
-        return self._count(text)
+        return self._count(text) if self._count else len(text.encode("utf-8", "replace")) // 3 + 2
 
     def encode_queries(self, texts: Sequence[str]) -> Vectors:
         found = self._queries.of(texts, self._new_queries)
@@ -101,10 +100,6 @@ class EmbeddingsEncoder(Encoder):
             raise
         except Exception as error:  # whatever a third party's embeddings raise
             raise RetrievalError(f"The embeddings {self._name!r} failed: {first_line(error, named=True)}.") from error
-
-
-def _third_of_bytes(text: str) -> int:
-    return len(text.encode("utf-8", "replace")) // 3 + 2
 
 
 def _fingerprint(embeddings: Embeddings) -> str:

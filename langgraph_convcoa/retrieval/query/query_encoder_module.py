@@ -9,8 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from langgraph_convcoa.errors import RetrievalError
-from langgraph_convcoa.retrieval.encoders.loading import counting_copy
-from langgraph_convcoa.retrieval.encoders.sentence_transformer import SentenceTransformerEncoder
+from langgraph_convcoa.retrieval.encoders.sentence_transformer import SentenceTransformerEncoder, counting_copy
 from langgraph_convcoa.retrieval.query.query_text import QueryText, Reading
 
 if TYPE_CHECKING:
