@@ -15,7 +15,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext, suppress
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -24,8 +23,7 @@ from typing import Any, BinaryIO
 from langchain_core.documents import Document
 
 from langgraph_convcoa.errors import DocumentError, first_line
-from langgraph_convcoa.retrieval.documents import ocr
-from langgraph_convcoa.retrieval.documents.formats import Piece, read_pdf
+from langgraph_convcoa.retrieval.documents.formats import Piece, read_image, read_pdf, reads_pictures
 from langgraph_convcoa.retrieval.documents.kinds import (
     IN_WORKER,
     PACKAGES,
@@ -142,13 +140,7 @@ class Spool:
 
 
 def stream_file(
-    path: str | os.PathLike[str],
-    spool: Spool,
-    workers: Workers,
-    *,
-    name: str = "",
-    max_bytes: int = MAX_BYTES,
-    told: Callable[[str], None],
+    path: str | os.PathLike[str], spool: Spool, workers: Workers, *, name: str, max_bytes: int, told: Callable[[str], None]
 ) -> Iterator[Document]:
     """Like `read_file`, but yields one document at a time, and calls `told` with each reason."""
     place, seen = Path(path), Counter[str]()
@@ -343,9 +335,9 @@ def _parsed(path: str | Path, suffix: str, limit: int, seconds: float) -> tuple[
             pieces = TEXTS[suffix](data) if len(data) <= limit else []
         elif suffix == ".pdf":
             end = time.monotonic() + seconds * _PICTURES_SHARE
-            pieces = [*read_pdf(stream, limit, pictures=partial(ocr.page_text, end=end) if ocr.available() else None)]
+            pieces = [*read_pdf(stream, limit, pictures_until=end if reads_pictures() else None)]
         elif suffix in PICTURES:
-            pieces = [*ocr.read_image(stream, seconds * _PICTURES_SHARE)]
+            pieces = [*read_image(stream, seconds * _PICTURES_SHARE)]
         else:
             pieces = [*PACKAGES[suffix](stream, limit)]
     used = len(data) if suffix in TEXTS else sum(len(piece.text) for piece in pieces)

@@ -107,7 +107,7 @@ def _block_text(token: Token) -> str:
 
 
 def read_html(data: bytes) -> list[Piece]:
-    """The readable paragraphs of a page, without scripts, styles, navigation and the like, or a title at the start."""
+    """The readable paragraphs of a page, without scripts, styles and navigation. A title at the start is left out."""
     decode(data)  # refuses binary files
     soup = parsed_html(decode_page(data))
     facts = list(_facts(soup)) if soup.find("th") else []

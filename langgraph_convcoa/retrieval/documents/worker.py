@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
@@ -32,7 +32,6 @@ _PATIENCE = 4
 _CALLS = 500
 """Calls until a worker is replaced: parsers' caches grow towards the memory limit."""
 _PACKAGE = __name__.partition(".")[0]
-_Answer = dict[str, Any]
 
 
 class EndedError(Exception):
@@ -44,9 +43,9 @@ class EndedError(Exception):
 
 
 class Child:
-    """A process that imports a function from a module and runs `call`; the function gets its messages from `pipes`.
+    """A process that runs `call`, the call of a function of `module`. The function gets its messages from `pipes`.
 
-    A message is its length in 8 bytes, then JSON with encoded bytes. So a process that was taken over cannot make this one
+    A message is its length in 8 bytes, then JSON with encoded bytes. So a process that was taken over cannot make this process
     run code. The process gets only environment variables for paths, language and time zone, and no signals of the terminal.
     It ends when its standard input ends. Only one thread at a time may call `ask`.
     """
@@ -77,11 +76,12 @@ class Child:
 
     def ask(self, message: Any, seconds: float) -> Any:
         """Return the reply to a message. If there is no reply within `seconds`, kill the process and raise EndedError."""
-        late = threading.Event()
+        # The timer's thread may end later than this object, so it knows the process only.
+        late, process = threading.Event(), self._process
 
         def stop() -> None:
             late.set()
-            self._process.kill()
+            process.kill()
 
         timer = threading.Timer(min(seconds, threading.TIMEOUT_MAX), stop)
         timer.daemon = True
@@ -92,8 +92,8 @@ class Child:
             send(self._stdin, message)
             reply = receive(self._stdout)
         except (OSError, EOFError, ValueError, RecursionError):
-            self._process.kill()
-            raise EndedError(self._process.wait(), late=late.is_set()) from None
+            process.kill()
+            raise EndedError(process.wait(), late=late.is_set()) from None
         finally:
             timer.cancel()
         self._sound = not late.is_set()
@@ -176,8 +176,8 @@ class Workers:
         if count < 1 or megabytes < 1:
             raise InputError(f"there must be at least 1 worker of 1 MB, not {count} of {megabytes}")
         self.megabytes, self.prepare = megabytes, prepare
-        self._free: queue.LifoQueue[_Worker | None] = queue.LifoQueue()
-        self._alive: set[_Worker] = set()
+        self._free: queue.LifoQueue[Child | None] = queue.LifoQueue()
+        self._calls: dict[Child, int] = {}  # Number of calls of each process.
         for _ in range(count):
             self._free.put(None)
 
@@ -193,57 +193,47 @@ class Workers:
 
     def close(self) -> None:
         """End the workers; a later call starts others."""
-        for worker in list(self._alive):
-            worker.end()
+        for child in list(self._calls):
+            child.end()
 
     def call(self, function: Callable[..., Any], *arguments: Any, seconds: float) -> Any:
         """Return the result of the function. A ConvCoAError is raised unchanged, and other errors as LimitError.
 
         Also LimitError for more than `seconds` of processor time (Windows: clock time), too much memory, or a dead process.
         """
-        worker = self._free.get()
+        child = self._free.get()
         try:
-            if worker is None or not worker.usable:
-                worker = _Worker(self.megabytes)
-                self._alive.add(worker)
-                # The start of the process does not count as time of the call.
-                started = worker.call(self.prepare or os.getpid, (), _START_SECONDS)
-                if "error" in started:
-                    worker.end()
-                    raise _raised(started)
-            answer = worker.call(function, arguments, seconds)
+            if child is None or not child.usable:
+                child = Child(__name__, f"serve({self.megabytes})")
+                # A process whose preparation fails is not kept. Its start does not count as time of the call.
+                self._calls[child] = _CALLS
+                self._ask(child, self.prepare or os.getpid, (), _START_SECONDS)
+                self._calls[child] = 0
+            return self._ask(child, function, arguments, seconds)
         finally:
-            if worker is not None and not worker.usable:
-                worker.end()
-                self._alive.discard(worker)
-                worker = None
-            self._free.put(worker)
-        if "error" in answer:
-            raise _raised(answer)
-        return answer["value"]
+            if child is not None and not (child.usable and self._calls[child] < _CALLS):
+                child.end()
+                del self._calls[child]
+                child = None
+            self._free.put(child)
 
-
-class _Worker(Child):
-    """A process, used by one thread at a time."""
-
-    def __init__(self, megabytes: int) -> None:
-        super().__init__(__name__, f"serve({megabytes})")
-        self._calls = 0
-
-    @property
-    def usable(self) -> bool:
-        return super().usable and self._calls < _CALLS
-
-    def call(self, function: Callable[..., Any], arguments: tuple[Any, ...], seconds: float) -> _Answer:
+    def _ask(self, child: Child, function: Callable[..., Any], arguments: Sequence[Any], seconds: float) -> Any:
         message = [function.__module__, function.__qualname__, list(arguments), seconds]
         try:
-            answer: _Answer = self.ask(message, seconds * (_PATIENCE if os.name == "posix" else 1))
+            answer: dict[str, Any] = child.ask(message, seconds * (_PATIENCE if os.name == "posix" else 1))
         except EndedError as error:
             spent = error.late or error.status == -getattr(signal, "SIGXCPU", signal.SIGABRT)
-            told = f"takes longer than {seconds:.3g} s to read" if spent else "ended the process that read it"
-            return {"error": "", "message": told}
-        self._calls = _CALLS if "memory" in answer else self._calls + 1
-        return answer
+            raise LimitError(
+                f"takes longer than {seconds:.3g} s to read" if spent else "ended the process that read it"
+            ) from None
+        self._calls[child] = _CALLS if "memory" in answer else self._calls[child] + 1
+        if "error" not in answer:
+            return answer["value"]
+        # Only an imported error class of this package is raised, whatever the process names.
+        kind = getattr(sys.modules.get(str(answer.get("module"))), str(answer["error"]), None)
+        if isinstance(kind, type) and issubclass(kind, ConvCoAError) and kind.__module__.startswith(f"{_PACKAGE}."):
+            raise kind(answer["message"])
+        raise LimitError(answer["message"])
 
 
 def serve(megabytes: int) -> None:
@@ -256,7 +246,7 @@ def serve(megabytes: int) -> None:
         except EOFError:
             return
         _limit_seconds(seconds)
-        answer: _Answer
+        answer: dict[str, Any]
         try:
             send(answers, {"value": getattr(import_module(module), name)(*arguments)})
             continue
@@ -288,11 +278,3 @@ def _limit_seconds(seconds: float) -> None:
         used = resource.getrusage(resource.RUSAGE_SELF)
         _, most = resource.getrlimit(resource.RLIMIT_CPU)
         resource.setrlimit(resource.RLIMIT_CPU, (int(used.ru_utime + used.ru_stime + seconds) + 1, most))
-
-
-def _raised(answer: _Answer) -> ConvCoAError:
-    """The error in an answer: of its own class if that is an imported class of this package, otherwise a LimitError."""
-    kind = getattr(sys.modules.get(str(answer.get("module"))), str(answer["error"]), None)
-    if isinstance(kind, type) and issubclass(kind, ConvCoAError) and kind.__module__.startswith(f"{_PACKAGE}."):
-        return kind(answer["message"])
-    return LimitError(answer["message"])

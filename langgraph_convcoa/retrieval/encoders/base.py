@@ -29,7 +29,7 @@ class Encoder(Protocol):
     Attributes:
         name: Identifies the vectors: two encoders of the same name give the same vectors for a text.
         dimension: Length d of a vector.
-        max_tokens: Most tokens of a text that are read, special tokens included; the rest would be cut off.
+        max_tokens: Highest number of tokens that are read, special tokens included. A longer text is cut off.
     """
 
     @property

@@ -35,12 +35,8 @@ LAYER = "encoder.layer."
 _ACCELERATORS = ("nvidiactl", "nvidia0", "dxg", "kfd", "accel", "davinci0")
 _EMBEDDINGS = ("word_embeddings", "position_embeddings", "token_type_embeddings")
 _LINEAR = (
-    "attention.self.query",
-    "attention.self.key",
-    "attention.self.value",
-    "attention.output.dense",
-    "intermediate.dense",
-    "output.dense",
+    *("attention.self.query", "attention.self.key", "attention.self.value"),
+    *("attention.output.dense", "intermediate.dense", "output.dense"),
 )
 _NORMS = ("attention.output.LayerNorm", "output.LayerNorm")
 _READS = {"max_seq_length", "do_lower_case", "transformer_task", "modality_config", "module_output_name"}

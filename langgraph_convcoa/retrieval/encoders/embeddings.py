@@ -31,6 +31,9 @@ class EmbeddingsEncoder(Encoder):
         (1, 8)
     """
 
+    name: str = ""
+    max_tokens: int = 512
+
     def __init__(
         self,
         embeddings: Embeddings,
@@ -44,8 +47,8 @@ class EmbeddingsEncoder(Encoder):
             if value < least:
                 raise InputError(f"{setting} must be at least {least}, not {value}.")
         self.embeddings = embeddings
-        self._name = name or _fingerprint(embeddings)
-        self._max_tokens = max_tokens
+        self.name = name or _fingerprint(embeddings)
+        self.max_tokens = max_tokens
         self._count = count_tokens
         self._batch_size = batch_size
         self._dimension: int | None = None
@@ -55,18 +58,10 @@ class EmbeddingsEncoder(Encoder):
         return f"EmbeddingsEncoder({type(self.embeddings).__name__})"
 
     @property
-    def name(self) -> str:
-        return self._name
-
-    @property
     def dimension(self) -> int:
         if self._dimension is None:
             self.encode_queries(["dimension"])
         return self._dimension or 0
-
-    @property
-    def max_tokens(self) -> int:
-        return self._max_tokens
 
     def count_tokens(self, text: str) -> int:
         return self._count(text) if self._count else len(text.encode("utf-8", "replace")) // 3 + 2
@@ -81,7 +76,7 @@ class EmbeddingsEncoder(Encoder):
         return self._vectors(rows, len(texts))
 
     def _vectors(self, rows: Any, count: int) -> Vectors:
-        vectors = normalised(rows, count, self._dimension, self._name)
+        vectors = normalised(rows, count, self._dimension, self.name)
         if count:
             self._dimension = vectors.shape[1]
         return vectors
@@ -99,7 +94,7 @@ class EmbeddingsEncoder(Encoder):
         except ConvCoAError:
             raise
         except Exception as error:  # whatever a third party's embeddings raise
-            raise RetrievalError(f"The embeddings {self._name!r} failed: {first_line(error, named=True)}.") from error
+            raise RetrievalError(f"The embeddings {self.name!r} failed: {first_line(error, named=True)}.") from error
 
 
 def _fingerprint(embeddings: Embeddings) -> str:

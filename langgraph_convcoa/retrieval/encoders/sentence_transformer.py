@@ -60,7 +60,7 @@ class SentenceTransformerEncoder(Encoder):
         self.model_name, self.device, self.batch_size = name, device, batch_size
         self.dtype: Dtype = one_of("dtype", dtype, DTYPES)
         self._model: SentenceTransformer | None = None
-        # Fast tokenizers keep their truncation as state, so one text is encoded at a time.
+        # For torch: a fast tokenizer keeps its truncation as state, so one thread encodes at a time.
         self._lock = threading.RLock()
 
     def __repr__(self) -> str:
@@ -86,7 +86,12 @@ class SentenceTransformerEncoder(Encoder):
         After training the model, save it with `save_pretrained(folder)` and open an encoder of that folder: this encoder keeps
         its old `name`.
         """
-        return self._load()
+        # The first check takes no lock: encoding in another thread holds it.
+        if self._model is None:
+            with self._lock:
+                if self._model is None:
+                    self._model = load_model(self.model_name, self.device)
+        return self._model
 
     def save(self, folder: str | Path) -> None:
         """Removed."""
@@ -96,7 +101,7 @@ class SentenceTransformerEncoder(Encoder):
     def dimension(self) -> int:
         if (bert := self._onnx()) is not None:
             return bert.dimension
-        model = self._load()
+        model = self.model
         # The method was renamed between releases of sentence-transformers.
         method = getattr(model, "get_embedding_dimension", None) or model.get_sentence_embedding_dimension
         return int(method() or 0)
@@ -105,7 +110,7 @@ class SentenceTransformerEncoder(Encoder):
     def max_tokens(self) -> int:
         if (bert := self._onnx()) is not None:
             return bert.max_tokens
-        return int(self._load().max_seq_length or 512)
+        return int(self.model.max_seq_length or 512)
 
     def count_tokens(self, text: str) -> int:
         return self.count_tokens_batch([text])[0]
@@ -133,7 +138,7 @@ class SentenceTransformerEncoder(Encoder):
 
     def _encode_in_torch(self, texts: Sequence[str], method: str) -> Vectors:
         with self._lock:
-            rows = getattr(self._load(), method)(list(texts), batch_size=self.batch_size, show_progress_bar=False)
+            rows = getattr(self.model, method)(list(texts), batch_size=self.batch_size, show_progress_bar=False)
         return normalised(rows, len(texts), self.dimension, self.model_name)
 
     def _onnx(self) -> Bert | None:
@@ -142,19 +147,11 @@ class SentenceTransformerEncoder(Encoder):
 
     @cached_property
     def _counter(self) -> Tokenizer:
-        return counting_copy(self._load()) if (bert := self._onnx()) is None else bert.tokenizer
+        return counting_copy(self.model) if (bert := self._onnx()) is None else bert.tokenizer
 
     @cached_property
     def _bert(self) -> Bert | None:
         return bert_of(self.model_name, self.device)
-
-    def _load(self) -> SentenceTransformer:
-        # The first check takes no lock: encoding in another thread holds it.
-        if self._model is None:
-            with self._lock:
-                if self._model is None:
-                    self._model = load_model(self.model_name, self.device)
-        return self._model
 
     def _identity(self) -> str:
         """The model's name and revision on the hub; for a folder, a hash of its files."""
@@ -170,7 +167,7 @@ class SentenceTransformerEncoder(Encoder):
                         digest.update(hashlib.file_digest(stream, "sha256").digest())
             return f"folder:{digest.hexdigest()}"
         found = snapshot(self.model_name)
-        revision = getattr(_config(self._load()), "_commit_hash", None) if found is None else found.name
+        revision = getattr(_config(self.model), "_commit_hash", None) if found is None else found.name
         return f"{self.model_name}@{revision}"
 
 
