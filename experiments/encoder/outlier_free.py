@@ -13,7 +13,8 @@ from torch import Tensor, nn
 from torch.nn.functional import pad, scaled_dot_product_attention
 
 from langgraph_convcoa.errors import RetrievalError
-from langgraph_convcoa.retrieval.encoders.loading import location_of, quiet
+from langgraph_convcoa.retrieval.encoders.bert import location_of
+from langgraph_convcoa.retrieval.encoders.sentence_transformer import quiet
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer

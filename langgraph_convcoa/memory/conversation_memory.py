@@ -18,8 +18,7 @@ import numpy as np
 from cachetools import LRUCache
 
 from langgraph_convcoa.memory.knowledge_set import ContextualKnowledgeSet, Round
-from langgraph_convcoa.retrieval.encoders.base import Encoder, Vectors
-from langgraph_convcoa.retrieval.encoders.recent import RecentValues
+from langgraph_convcoa.retrieval.encoders.base import Encoder, RecentValues, Vectors
 from langgraph_convcoa.retrieval.hybrid.bm25 import idf
 from langgraph_convcoa.retrieval.query.conversation_state import turn_text
 from langgraph_convcoa.text.words import content_words, words

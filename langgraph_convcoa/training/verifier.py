@@ -22,7 +22,8 @@ from transformers import AutoModel, Trainer, TrainingArguments
 from langgraph_convcoa.datasets.labelled_claims import LabelledClaim
 from langgraph_convcoa.errors import InputError, RetrievalError, check_least, first_line
 from langgraph_convcoa.retrieval.encoders.base import DEFAULT_ENCODER
-from langgraph_convcoa.retrieval.encoders.loading import location_of, quiet
+from langgraph_convcoa.retrieval.encoders.bert import location_of
+from langgraph_convcoa.retrieval.encoders.sentence_transformer import quiet
 from langgraph_convcoa.retrieval.query.query_encoder import Differences
 from langgraph_convcoa.training.trainer import Unfinished, check_packages, run
 from langgraph_convcoa.verification.premise import Evidence

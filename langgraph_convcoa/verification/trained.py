@@ -21,8 +21,7 @@ from safetensors.numpy import save_file
 from langgraph_convcoa.errors import InputError, RetrievalError
 from langgraph_convcoa.files import replacing
 from langgraph_convcoa.retrieval.encoders.base import DEFAULT_ENCODER
-from langgraph_convcoa.retrieval.encoders.bert import LAYER, Array, Bert, bert_of
-from langgraph_convcoa.retrieval.encoders.onnx_bert import OnnxBert
+from langgraph_convcoa.retrieval.encoders.bert import LAYER, Array, Bert, OnnxBert, bert_of
 from langgraph_convcoa.retrieval.query.query_encoder import Differences
 from langgraph_convcoa.text.words import STOP_WORDS, stem, words
 from langgraph_convcoa.verification.verifier import CrossEncoderVerifier, LexicalVerifier, Verifier

@@ -21,7 +21,7 @@ from langgraph_convcoa.training.data import TrainingData, TrainingExample
 from tests.data import write_dataset
 from tests.fake_encoder import WordEncoder
 from tests.postgres_server import pgvector_server
-from tests.retrieval.tiny_bert import save_tiny_bert
+from tests.retrieval.tiny_bert import save_tiny_bert, save_tiny_encoder
 
 pytest.importorskip("accelerate")
 FRUITS = ["apples", "pears", "figs", "plums", "sloes", "dates", "limes", "kiwis", "nuts", "grapes", "melons", "olives"]
@@ -74,8 +74,7 @@ def test_a_follow_up_its_parts_and_a_command_are_timed(
 
 
 def test_all_ways_of_encoding_beside_sentence_transformers(tmp_path: Path) -> None:
-    SentenceTransformerEncoder(str(save_tiny_bert(tmp_path / "bert")), device="cpu").save(tmp_path / "saved")
-    report = bench_encoder(str(tmp_path / "saved"), passages=2, runs=1)
+    report = bench_encoder(str(save_tiny_encoder(tmp_path / "saved")), passages=2, runs=1)
     assert [row.method for row in report.rows] == [BASELINE, "int8", "float32"]
     eight, plain = report.rows[1:]
     assert 0.97 < min(eight.windows_cosine, eight.wholes_cosine) < 0.9999 < min(plain.windows_cosine, plain.wholes_cosine)

@@ -7,7 +7,7 @@ import pickle
 import pytest
 from langchain_core.embeddings import DeterministicFakeEmbedding
 
-from langgraph_convcoa.retrieval.encoders.recent import RecentEncoder
+from langgraph_convcoa.retrieval.encoders.base import RecentEncoder
 from langgraph_convcoa.retrieval.encoders.sentence_transformer import SentenceTransformerEncoder
 from langgraph_convcoa.retrieval.memory_corpus import MemoryCorpus
 from langgraph_convcoa.retrieval.query.model import default_model

@@ -20,7 +20,7 @@ from pydantic import ByteSize, TypeAdapter, ValidationError
 
 from langgraph_convcoa.actions.base import ActionInputError
 from langgraph_convcoa.actions.tables.engine import Result, Table, TableError
-from langgraph_convcoa.retrieval.documents.child import Child, EndedError, pipes, receive, send
+from langgraph_convcoa.retrieval.documents.worker import Child, EndedError, pipes, receive, send
 
 if TYPE_CHECKING:
     from langgraph_convcoa.actions.tables.files import DuckDBTables, SQLiteTables

@@ -27,9 +27,8 @@ from langgraph_convcoa.actions.web.url_guard import Guard
 from langgraph_convcoa.errors import InputError, RetrievalError
 from langgraph_convcoa.errors.redaction import redact
 from langgraph_convcoa.retrieval.documents.split import split_documents
-from langgraph_convcoa.retrieval.encoders.base import Encoder
+from langgraph_convcoa.retrieval.encoders.base import Encoder, RecentEncoder
 from langgraph_convcoa.retrieval.encoders.choice import as_encoder
-from langgraph_convcoa.retrieval.encoders.recent import RecentEncoder
 from langgraph_convcoa.retrieval.hybrid.bm25 import BM25Index
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 

@@ -1,15 +1,23 @@
-"""Readers of plain text, CSV, JSON and PDF. They turn a file's bytes into pieces of text with an id and a title."""
+"""Readers of plain text, CSV, JSON, PDF and pictures. They turn a file into pieces of text with an id and a title.
+
+The program `tesseract` reads the text in pictures, if it is installed.
+"""
 
 from __future__ import annotations
 
 import csv
 import io
 import json
+import os
 import re
+import shutil
+import subprocess
+import time
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import chain, islice, pairwise
 from typing import Any, BinaryIO
 
@@ -21,6 +29,10 @@ CSV_GROUP_CHARACTERS = 600
 OCR_ADVICE = "install tesseract (apt install tesseract-ocr, brew install tesseract) to read text in pictures"
 COMMENT = " (comment: "
 """Separates a cell's value from its comment."""
+_PROGRAM = "tesseract"
+_MOST_LANGUAGES = 4
+_MOST_IMAGES = 20
+"""At most this many pictures of a page are read; a scanner makes one picture, or a few strips."""
 _CSV_TRIED = 10
 """The delimiter is chosen from this many rows."""
 _MOST_ENTITIES, _LONGEST_ENTITY, _MOST_WORDS = 50, 60, 6
@@ -119,7 +131,7 @@ def _csv_rows(text: str, delimiter: str) -> Any:
 
 
 def _csv_fit(text: str, delimiter: str) -> tuple[bool, int]:
-    """True if this delimiter gives the first rows the same number of cells, above one; and the header's number of cells."""
+    """How well a delimiter fits: True if the first rows have the same number of cells, above one; and that of the header."""
     with suppress(csv.Error):
         sizes = [len(row) for row in islice(_csv_rows(text, delimiter), _CSV_TRIED) if row]
         return len(set(sizes)) == 1 < sizes[0], sizes[0] if sizes else 0
@@ -200,11 +212,11 @@ def _row(row: Any, place: str, key: str) -> Piece:
 
 
 def read_pdf(
-    stream: BinaryIO, max_characters: int, max_pages: int | None = None, pictures: Callable[[Any], str | None] | None = None
+    stream: BinaryIO, max_characters: int, max_pages: int | None = None, pictures_until: float | None = None
 ) -> Iterator[Piece]:
     """The text of each page of a PDF, with its page number from 1; the page that exceeds `max_characters` is the last.
 
-    `pictures` reads pages that are pictures; it returns None when its time is up. A final piece names pages without text.
+    Pages that are pictures are read until `pictures_until` (`time.monotonic`). A final piece names pages without text.
     DocumentError if the file is encrypted or broken, or has no text.
     """
     from pypdf import PdfReader
@@ -223,7 +235,7 @@ def read_pdf(
         for number, page in enumerate(islice(reader.pages, max_pages), start=1):
             text = unwrap(page.extract_text().replace("\x00", "").translate(_LIGATURES), narrowest=30, printed=True)
             if not text.strip() and _holds_pictures(page):
-                read = pictures(page) if pictures is not None else ""
+                read = _page_text(page, pictures_until) if pictures_until is not None else ""
                 late, text = late or read is None, read or ""
                 if not text.strip():
                     unread.append(number)
@@ -239,10 +251,9 @@ def read_pdf(
     except Exception as error:  # a broken PDF can make pypdf raise almost anything
         raise DocumentError(f"is no readable PDF ({first_line(error)}): open it and export it again") from error
     if unread:
-        why = "there was no time to read all" if late else "no text was recognised on them"
-        told = (
-            f"{_ranges(unread)} hold{'s' if len(unread) == 1 else ''} images only: {OCR_ADVICE if pictures is None else why}"
-        )
+        late_or_blank = "there was no time to read all" if late else "no text was recognised on them"
+        why = OCR_ADVICE if pictures_until is None else late_or_blank
+        told = f"{_ranges(unread)} hold{'s' if len(unread) == 1 else ''} images only: {why}"
         if not found:
             raise DocumentError(f"is a scanned PDF, {told}")
         yield Piece("", skipped=told)
@@ -266,3 +277,52 @@ def _ranges(numbers: Sequence[int]) -> str:
             ranges.append([number, number])
     told = [str(first) if first == last else f"{first} to {last}" for first, last in ranges[:5]]
     return f"page{'s' if len(numbers) > 1 else ''} {', '.join(told)}{' and others' if len(ranges) > 5 else ''}"
+
+
+def reads_pictures() -> bool:
+    """True if tesseract is installed."""
+    return shutil.which(_PROGRAM) is not None
+
+
+def read_image(stream: BinaryIO, seconds: float) -> Iterator[Piece]:
+    """The text of a picture (PNG, JPEG, or TIFF of one or more pages); DocumentError if it has no text."""
+    pages = _recognised(stream.read(), seconds).split("\f")
+    texts = [(number, text) for number, text in enumerate(pages, start=1) if text.strip()]
+    if not texts:
+        raise DocumentError("is a picture in which no text was recognised")
+    several = len(texts) > 1
+    for number, text in texts:
+        yield Piece(unwrap(text.strip(), 30, printed=True), key=f"page-{number}" if several else "", metadata={"page": number})
+
+
+def _page_text(page: Any, end: float) -> str | None:
+    """The text of the pictures of a pypdf page; None if it is not ready by `end` (`time.monotonic`)."""
+    texts = []
+    for name in list(page.images.keys())[:_MOST_IMAGES]:
+        try:
+            texts.append(_recognised(page.images[name].data, max(end - time.monotonic(), 0)))
+        except subprocess.TimeoutExpired:
+            return None
+    return unwrap("\n".join(texts).replace("\f", "\n").strip(), 30, printed=True)
+
+
+def _recognised(image: bytes, seconds: float) -> str:
+    """The text of a picture, with form feeds between pages; empty if the program cannot read it."""
+    languages = "+".join(_languages()) or "eng"
+    return _run(["stdin", "stdout", "-l", languages], image, seconds)
+
+
+@lru_cache(maxsize=1)
+def _languages() -> tuple[str, ...]:
+    """The installed languages, English last: the user has installed the others on purpose."""
+    lines = _run(["--list-langs"], b"", 10.0).splitlines()[1:]
+    found = [line.strip() for line in lines if line.strip() and line.strip() not in ("osd", "equ", "eng")]
+    return (*found[: _MOST_LANGUAGES - 1], *(["eng"] if "eng" in map(str.strip, lines) else []))
+
+
+def _run(arguments: list[str], given: bytes, seconds: float) -> str:
+    # The threads of tesseract slow each other down and need memory.
+    environment = {**os.environ, "OMP_THREAD_LIMIT": "1"}
+    command = [shutil.which(_PROGRAM) or _PROGRAM, *arguments]
+    done = subprocess.run(command, input=given, capture_output=True, timeout=seconds, env=environment, check=False)  # noqa: S603
+    return done.stdout.decode("utf-8", "replace") if done.returncode == 0 else ""

@@ -5,15 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from functools import partial
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import PurePath
 from typing import BinaryIO
 
-from langgraph_convcoa.retrieval.documents import ocr
-from langgraph_convcoa.retrieval.documents.epub import read_epub
-from langgraph_convcoa.retrieval.documents.formats import OCR_ADVICE, Piece, read_csv, read_json, read_json_lines, read_plain
+from langgraph_convcoa.retrieval.documents import formats
+from langgraph_convcoa.retrieval.documents.formats import Piece, read_csv, read_json, read_json_lines, read_plain
 from langgraph_convcoa.retrieval.documents.markup import read_html, read_markdown
-from langgraph_convcoa.retrieval.documents.office import read_docx, read_pptx, read_xlsx
+from langgraph_convcoa.retrieval.documents.office import read_docx, read_epub, read_pptx, read_xlsx
 
 TEXTS: dict[str, Callable[[bytes], list[Piece]]] = {
     ".txt": read_plain, ".text": read_plain,
@@ -44,23 +44,22 @@ _PARSERS = {
     **dict.fromkeys((".epub", ".html", ".htm", ".md", ".markdown"), ("bs4", "markdown_it")),
 }
 _OLDER = {
-    **dict.fromkeys((".doc", ".rtf", ".odt"), ".docx"),
-    **dict.fromkeys((".ppt", ".odp"), ".pptx"),
-    **dict.fromkeys((".xls", ".ods"), ".xlsx"),
-}
+    ".doc": ".docx", ".rtf": ".docx", ".odt": ".docx", ".ppt": ".pptx", ".odp": ".pptx", ".xls": ".xlsx", ".ods": ".xlsx",
+}  # fmt: skip
+_KINDS = (*TEXTS, ".pdf", *PACKAGES, *PICTURES)
 
 
 def suffix_of(path: PurePath) -> str:
     """The suffix of a file, in lower case; empty for a kind that is never read."""
     match = re.search(r"\.[a-z]+(\.gz)?$", path.name.lower())
     suffix = match.group() if match else ""
-    return suffix if suffix in TEXTS or suffix in PACKAGES or suffix in PICTURES or suffix == ".pdf" else ""
+    return suffix if suffix in _KINDS else ""
 
 
 def missing(suffix: str) -> str:
     """The reason why this kind cannot be read here, with what to install; empty if nothing is missing."""
-    if suffix in PICTURES and not ocr.available():
-        return f"is a picture: {OCR_ADVICE}"
+    if suffix in PICTURES and not formats.reads_pictures():
+        return f"is a picture: {formats.OCR_ADVICE}"
     if suffix in PACKAGES and any(find_spec(name) is None for name in _PARSERS[suffix]):
         return 'needs the extra documents: pip install "langgraph-convcoa[documents]"'
     return ""
@@ -74,12 +73,10 @@ def reason_against(path: PurePath) -> str:
 
 def readable_suffixes() -> tuple[str, ...]:
     """The suffixes of files that can be read with the installed packages."""
-    return tuple(suffix for suffix in (*TEXTS, ".pdf", *PACKAGES, *PICTURES) if not missing(suffix))
+    return tuple(suffix for suffix in _KINDS if not missing(suffix))
 
 
 def load_parser(suffix: str) -> None:
     """Import the parser of this kind of file."""
-    from importlib import import_module
-
     for name in _PARSERS.get(suffix, ()):
         import_module(name)

@@ -15,7 +15,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext, suppress
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -24,8 +23,7 @@ from typing import Any, BinaryIO
 from langchain_core.documents import Document
 
 from langgraph_convcoa.errors import DocumentError, first_line
-from langgraph_convcoa.retrieval.documents import ocr
-from langgraph_convcoa.retrieval.documents.formats import Piece, read_pdf
+from langgraph_convcoa.retrieval.documents.formats import Piece, read_image, read_pdf, reads_pictures
 from langgraph_convcoa.retrieval.documents.kinds import (
     IN_WORKER,
     PACKAGES,
@@ -142,13 +140,7 @@ class Spool:
 
 
 def stream_file(
-    path: str | os.PathLike[str],
-    spool: Spool,
-    workers: Workers,
-    *,
-    name: str = "",
-    max_bytes: int = MAX_BYTES,
-    told: Callable[[str], None],
+    path: str | os.PathLike[str], spool: Spool, workers: Workers, *, name: str, max_bytes: int, told: Callable[[str], None]
 ) -> Iterator[Document]:
     """Like `read_file`, but yields one document at a time, and calls `told` with each reason."""
     place, seen = Path(path), Counter[str]()
@@ -172,20 +164,15 @@ class Skipped:
     """Reports files that are not read: to a function, or in the log with a count at the end."""
 
     def __init__(self, told: Told | None = None) -> None:
-        self.first, self._count, self._others, self._told = "", 0, 0, told
+        self.first, self._count, self._others = "", 0, 0
+        self.part = told or _log_skipped
+        """Reports that a part of a file is not read."""
 
     def __call__(self, name: str, reason: str) -> None:
         """Report that a file is not read."""
         self._count += 1
         self.first = self.first or f"{name} {reason}"
         self.part(name, reason)
-
-    def part(self, name: str, reason: str) -> None:
-        """Report that a part of a file is not read."""
-        if self._told is not None:
-            self._told(name, reason)
-        else:
-            logger.warning("skipped: %s %s", name, reason)
 
     def other(self, name: str, reason: str) -> None:
         """Report a file of another kind; only the first 20 are named."""
@@ -195,9 +182,13 @@ class Skipped:
 
     def end(self, read: int) -> None:
         """Log the number of skipped files; `read` files are of kinds that can be read."""
-        if self._told is None and self._count:
+        if self.part is _log_skipped and self._count:
             more = f", {self._others - _OTHERS_NAMED} of them not named" if self._others > _OTHERS_NAMED else ""
             logger.warning("skipped: %d of %d files%s", self._count, read + self._others, more)
+
+
+def _log_skipped(name: str, reason: str) -> None:
+    logger.warning("skipped: %s %s", name, reason)
 
 
 class DocumentFiles:
@@ -295,18 +286,16 @@ def _walk(root: Path, skipped: Skipped) -> list[Path]:
 
 def read_pieces(path: str, suffix: str, limit: int, seconds: float) -> tuple[list[dict[str, Any]], int]:
     """The texts of a file as JSON data, and the bytes that count towards the limit; runs in a worker."""
-    with Path(path).open("rb") as stream:
-        pieces, used = _parsed(stream, suffix, limit, seconds)
+    pieces, used = _parsed(path, suffix, limit, seconds)
     return [asdict(piece) for piece in pieces], used
 
 
 def spool_pieces(path: str, suffix: str, limit: int, seconds: float, spool: str) -> tuple[int, int]:
     """Write the texts of a file as lines of JSON. Returns their number, and the bytes that count towards the limit."""
-    with Path(path).open("rb") as stream:
-        pieces, used = _parsed(stream, suffix, limit, seconds)
+    pieces, used = _parsed(path, suffix, limit, seconds)
     count = 0
     with Path(spool).open("x", encoding="ascii") as lines:
-        for piece in chain.from_iterable(map(_cut, _with_text(pieces))):
+        for piece in chain.from_iterable(map(_cut, pieces)):
             lines.write(f"{json.dumps(asdict(piece))}\n")
             count += 1
     return count, used
@@ -338,34 +327,31 @@ def _spooled(spool: Spool) -> Iterator[Piece]:
             spool.progress(done, size)
 
 
-def _with_text(pieces: Iterable[Piece]) -> Iterator[Piece]:
-    return (piece for piece in pieces if piece.text.strip() or piece.skipped)
+def _parsed(path: str | Path, suffix: str, limit: int, seconds: float) -> tuple[list[Piece], int]:
+    """The texts of a file that are not blank, with notes on skipped parts; and the bytes that count towards the limit."""
+    with Path(path).open("rb") as stream:
+        if suffix in TEXTS:
+            data = _content(stream, suffix, limit)
+            pieces = TEXTS[suffix](data) if len(data) <= limit else []
+        elif suffix == ".pdf":
+            end = time.monotonic() + seconds * _PICTURES_SHARE
+            pieces = [*read_pdf(stream, limit, pictures_until=end if reads_pictures() else None)]
+        elif suffix in PICTURES:
+            pieces = [*read_image(stream, seconds * _PICTURES_SHARE)]
+        else:
+            pieces = [*PACKAGES[suffix](stream, limit)]
+    used = len(data) if suffix in TEXTS else sum(len(piece.text) for piece in pieces)
+    return [piece for piece in pieces if piece.text.strip() or piece.skipped], used
 
 
-def _parsed(stream: BinaryIO, suffix: str, limit: int, seconds: float) -> tuple[list[Piece], int]:
-    if suffix in TEXTS:
-        return _text(stream, suffix, limit)
-    found: Iterable[Piece]
-    if suffix == ".pdf":
-        end = time.monotonic() + seconds * _PICTURES_SHARE
-        found = read_pdf(stream, limit, pictures=partial(ocr.page_text, end=end) if ocr.available() else None)
-    elif suffix in PICTURES:
-        found = ocr.read_image(stream, seconds * _PICTURES_SHARE)
-    else:
-        found = PACKAGES[suffix](stream, limit)
-    pieces = list(found)
-    return pieces, sum(len(piece.text) for piece in pieces)
-
-
-def _text(stream: BinaryIO, suffix: str, limit: int) -> tuple[list[Piece], int]:
+def _content(stream: BinaryIO, suffix: str, limit: int) -> bytes:
+    """The bytes of a text file, unpacked; one byte more than the limit if there are more."""
+    data = bytearray()
     with gzip.GzipFile(fileobj=stream) if suffix.endswith(".gz") else stream as plain:
         # A read allocates as much as it is asked for, and the limit may exceed a worker's memory.
-        parts: list[bytes] = []
-        size = 0
-        while size <= limit and (part := plain.read(min(_READ_AT_ONCE, limit + 1 - size))):
-            parts.append(part)
-            size += len(part)
-    return ([] if size > limit else TEXTS[suffix](b"".join(parts))), size
+        while len(data) <= limit and (part := plain.read(min(_READ_AT_ONCE, limit + 1 - len(data)))):
+            data += part
+    return bytes(data)
 
 
 def _read(
@@ -397,11 +383,10 @@ def _read(
                     raise DocumentError(f"holds more than {spool.texts:,} texts: split it")
             else:
                 found, used = workers.call(read_pieces, *given, seconds=seconds)
-                count = len(pieces := [*_with_text(Piece(**piece) for piece in found)])
+                count = len(pieces := [Piece(**piece) for piece in found])
         else:
-            with file.open("rb") as stream:
-                parsed, used = _parsed(stream, suffix, limit, seconds)
-            count = len(pieces := [*_with_text(parsed)])
+            pieces, used = _parsed(file, suffix, limit, seconds)
+            count = len(pieces)
     except LimitError as error:
         raise DocumentError(f"{error}: split it, or export its text") from error
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:

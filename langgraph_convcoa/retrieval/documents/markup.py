@@ -107,7 +107,7 @@ def _block_text(token: Token) -> str:
 
 
 def read_html(data: bytes) -> list[Piece]:
-    """The readable paragraphs of a page, without scripts, styles, navigation and the like, or a title at the start."""
+    """The readable paragraphs of a page, without scripts, styles and navigation. A title at the start is left out."""
     decode(data)  # refuses binary files
     soup = parsed_html(decode_page(data))
     facts = list(_facts(soup)) if soup.find("th") else []
@@ -218,21 +218,21 @@ def _visible(page: Tag) -> Iterator[str]:
             yield str(node)
 
 
-def load_extractor() -> Any:
-    """Import pypdf and trafilatura's extraction. The import takes seconds."""
+def load_extractor() -> None:
+    """Import pypdf and trafilatura, which takes seconds."""
     try:
         import pypdf  # noqa: F401
-        from trafilatura import bare_extraction
+        import trafilatura  # noqa: F401
     except ImportError as error:
         raise RetrievalError(f'reading pages needs trafilatura ({error}): pip install "langgraph-convcoa[web]"') from error
-    return bare_extraction
 
 
 def main_text(page: str, url: str) -> tuple[str, str, str]:
     """Main text, title and date of a web page; all visible text if there is no main text."""
+    load_extractor()
     from lxml import etree, html
+    from trafilatura import bare_extraction
 
-    extract = load_extractor()
     parser = html.HTMLParser(encoding="utf-8", remove_comments=True, remove_pis=True)
     try:
         tree = html.document_fromstring(page.encode("utf-8", "replace"), parser=parser)
@@ -240,7 +240,7 @@ def main_text(page: str, url: str) -> tuple[str, str, str]:
         return "", "", ""
     _prune(tree)
     dates = {"original_date": True, "extensive_search": False, "max_date": date.today().isoformat()}
-    found = extract(tree, url=url, with_metadata=True, include_comments=False, date_extraction_params=dates)
+    found = bare_extraction(tree, url=url, with_metadata=True, include_comments=False, date_extraction_params=dates)
     text, title, published = (found.text, found.title, found.date) if found is not None else ("", "", "")
     if not (text and title):
         visible, named = _tree_text(parsed_html(html.tostring(tree, encoding="unicode")))

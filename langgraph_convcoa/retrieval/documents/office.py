@@ -1,19 +1,35 @@
-"""Readers of Word, PowerPoint and Excel: text, tables row by row, notes and comments, by slides and sheets."""
+"""Readers of zip packages: Word, PowerPoint, Excel and EPUB. Harmful packages are refused before they are read."""
 
 from __future__ import annotations
 
+import posixpath
 import re
 import warnings
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import date, datetime, time
 from itertools import chain
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
+from urllib.parse import unquote
+from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile
 
 from langgraph_convcoa.errors import DocumentError
-from langgraph_convcoa.retrieval.documents.archive import package
 from langgraph_convcoa.retrieval.documents.formats import COMMENT, Piece, grouped_rows
-from langgraph_convcoa.retrieval.documents.markup import parsed_html, titled_text
+from langgraph_convcoa.retrieval.documents.markup import decode_page, parsed_html, titled_text
 
+if TYPE_CHECKING:
+    from bs4 import BeautifulSoup
+
+_MOST_PARTS = 10_000
+_MOST_BYTES = 300_000_000
+_UNSUSPECTED, _MOST_RATIO = 20_000_000, 200
+"""A package that unpacks to more than 20 MB and to more than 200 times its size is refused."""
+_OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
+"""First bytes of Office files from before 2007, and of encrypted Office documents."""
+_XML = (".xml", ".rels", ".opf", ".ncx", ".xhtml", ".html", ".htm", ".vml")
+_ENTITIES = (b"<!ENTITY", "<!ENTITY".encode("utf-16-le")[:-1])
+_READ_AT_ONCE = 1_000_000
 _STYLES = """
 p[style-name='Title'] => h1:fresh
 p[style-name='Subtitle'] => p:fresh
@@ -30,6 +46,58 @@ _WITH_COMMENTS = 20_000_000
 """Up to this many unpacked bytes a workbook is held in memory, which is necessary for reading its comments."""
 _HEADER_WITHIN = 10
 _MOST_EMPTY = 2_000_000
+_ENCRYPTION = "META-INF/encryption.xml"
+
+
+@contextmanager
+def package(stream: BinaryIO, kind: str) -> Iterator[ZipFile]:
+    """Open a package for a block. Raises DocumentError if it is not of that kind, or if a parser fails in the block.
+
+    Refuses packages with a password, XML entities or over 10,000 parts, or that unpack to over 300 MB or 200 times their size.
+    """
+    try:
+        head = stream.read(len(_OLE))
+        size = stream.seek(0, 2)
+        stream.seek(0)
+        if head == _OLE:
+            raise DocumentError(f"is encrypted with a password, or of an older kind: save it as {kind} without a password")
+        with ZipFile(stream) as archive:
+            _check(archive, size)
+            yield archive
+    except (DocumentError, MemoryError):
+        raise
+    except (BadZipFile, zlib.error, EOFError) as error:
+        raise DocumentError(f"is no readable {kind} file (cut short, or of another kind): save it again") from error
+    except Exception as error:  # a broken part can make a parser raise almost anything
+        # Only the error's type is named: its message may contain any text of the file.
+        raise DocumentError(f"is no readable {kind} file ({type(error).__name__}): open it and save it again") from error
+
+
+def _check(archive: ZipFile, size: int) -> None:
+    parts = archive.infolist()
+    # No part is read beyond the size that it declares.
+    total = sum(part.file_size for part in parts)
+    if len(parts) > _MOST_PARTS:
+        raise DocumentError(f"is a package of {len(parts)} parts, over {_MOST_PARTS}: split it")
+    if total > _MOST_BYTES or (total > _UNSUSPECTED and total > _MOST_RATIO * size):
+        raise DocumentError(f"unpacks to {total / 1e6:.0f} MB, {total / max(size, 1):.0f} times its size: it is not opened")
+    if any(part.flag_bits & 1 for part in parts):
+        raise DocumentError("is encrypted with a password: save a copy without it")
+    if any(part.compress_type not in (ZIP_STORED, ZIP_DEFLATED) for part in parts):
+        raise DocumentError("is packed in a way that no document is: save it again")
+    for part in parts:
+        if part.filename.lower().endswith(_XML):
+            _check_entities(archive, part.filename)
+
+
+def _check_entities(archive: ZipFile, name: str) -> None:
+    """Refuse XML entities, which can grow without end or include a file; documents need no entities."""
+    with archive.open(name) as part:
+        before = b""
+        while data := part.read(_READ_AT_ONCE):
+            if any(mark in before + data for mark in _ENTITIES):
+                raise DocumentError("declares XML entities, which no document needs: it is not opened")
+            before = data[-len(_ENTITIES[1]) :]
 
 
 def read_docx(stream: BinaryIO, limit: int) -> Iterator[Piece]:
@@ -195,3 +263,45 @@ def _cell(value: Any) -> str:
 
 def _line(text: str) -> str:
     return " ".join(text.split())
+
+
+def read_epub(stream: BinaryIO, limit: int) -> Iterator[Piece]:
+    """The parts of an EPUB book in the order of its spine. A title is the book's title and the part's first heading.
+
+    The parts are parsed as HTML, which cannot declare entities.
+    """
+    with package(stream, ".epub") as archive:
+        place = str(_soup(archive, "META-INF/container.xml").find("rootfile")["full-path"])  # type: ignore[index]
+        book = _soup(archive, place)
+        named = book.find("dc:title")
+        title = " ".join(named.get_text(" ").split()) if named else ""
+        items = {item.get("id"): item for item in book.find_all("item")}
+        closed = _encrypted(archive)
+        found = 0
+        for number, reference in enumerate(book.find_all("itemref"), start=1):
+            item = items.get(reference.get("idref"))
+            if item is None or "nav" in str(item.get("properties", "")).split():
+                continue
+            name = posixpath.normpath(posixpath.join(posixpath.dirname(place), unquote(str(item.get("href", "")))))
+            if name in closed:
+                raise DocumentError("is protected (DRM): only the program that it was bought for can open it")
+            if name not in archive.namelist():
+                continue
+            text, heading = titled_text(_soup(archive, name))
+            both = f"{title}: {heading}" if title and heading and heading != title else heading or title
+            found += len(text)
+            yield Piece(text, both, f"chapter-{number}", metadata={"chapter": number})
+            if found > limit:
+                return
+
+
+def _soup(archive: ZipFile, name: str) -> BeautifulSoup:
+    return parsed_html(decode_page(archive.read(name)))
+
+
+def _encrypted(archive: ZipFile) -> set[str]:
+    """The encrypted parts. Fonts are often encrypted in books that can be read."""
+    if _ENCRYPTION not in archive.namelist():
+        return set()
+    references = _soup(archive, _ENCRYPTION).find_all(["enc:cipherreference", "cipherreference"])
+    return {unquote(str(one.get("uri"))) for one in references}

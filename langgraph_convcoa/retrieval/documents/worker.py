@@ -2,27 +2,159 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import os
 import queue
 import signal
+import subprocess
 import sys
+import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
-from types import TracebackType
-from typing import Any
+from typing import IO, Any, Self
 
 from langgraph_convcoa.errors import ConvCoAError, InputError
-from langgraph_convcoa.retrieval.documents.child import Child, EndedError, pipes, receive, send
 
+_VARIABLES = (
+    "PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TESSDATA_PREFIX", "TZ", "TMPDIR", "TEMP", "TMP",
+    "SYSTEMROOT", "LD_LIBRARY_PATH",
+)  # fmt: skip
+"""Environment variables that a child process gets; no provider's key is among them."""
+_LONGEST = 300_000_000
+_BYTES = "\x00bytes"
 _START_SECONDS = 120.0
 _PATIENCE = 4
 """Wall-clock limit as a multiple of the CPU limit, for busy machines."""
 _CALLS = 500
 """Calls until a worker is replaced: parsers' caches grow towards the memory limit."""
 _PACKAGE = __name__.partition(".")[0]
-_Answer = dict[str, Any]
+
+
+class EndedError(Exception):
+    """A process ended with `status` before it replied; `late` is True if it was killed at its time limit."""
+
+    def __init__(self, status: int, *, late: bool) -> None:
+        super().__init__(f"the process ended with {status}")
+        self.status, self.late = status, late
+
+
+class Child:
+    """A process that runs `call`, the call of a function of `module`. The function gets its messages from `pipes`.
+
+    A message is its length in 8 bytes, then JSON with encoded bytes. So a process that was taken over cannot make this process
+    run code. The process gets only environment variables for paths, language and time zone, and no signals of the terminal.
+    It ends when its standard input ends. Only one thread at a time may call `ask`.
+    """
+
+    def __init__(self, module: str, call: str, folder: Path | None = None) -> None:
+        name = call.partition("(")[0]
+        code = f"import sys; sys.path[:] = {sys.path!r}; from {module} import {name}; {call}"
+        process = subprocess.Popen(  # noqa: S603 - this interpreter, with no code of others
+            [sys.executable, "-I", "-c", code],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={name: os.environ[name] for name in _VARIABLES if name in os.environ},
+            cwd=folder,
+            start_new_session=True,
+        )
+        assert process.stdin is not None
+        assert process.stdout is not None
+        self._process, self._stdin, self._stdout = process, process.stdin, process.stdout
+        self._owner = os.getpid()
+        self._finalizer = weakref.finalize(self, _stop, process, self._owner)
+        self._sound = True
+
+    @property
+    def usable(self) -> bool:
+        """True if the process can be asked. A fork must not use the pipes, so there it is False."""
+        return self._sound and self._owner == os.getpid()
+
+    def ask(self, message: Any, seconds: float) -> Any:
+        """Return the reply to a message. If there is no reply within `seconds`, kill the process and raise EndedError."""
+        # The timer's thread may end later than this object, so it knows the process only.
+        late, process = threading.Event(), self._process
+
+        def stop() -> None:
+            late.set()
+            process.kill()
+
+        timer = threading.Timer(min(seconds, threading.TIMEOUT_MAX), stop)
+        timer.daemon = True
+        # An interrupted call leaves its reply in the pipe, where the next call would read it.
+        self._sound = False
+        timer.start()
+        try:
+            send(self._stdin, message)
+            reply = receive(self._stdout)
+        except (OSError, EOFError, ValueError, RecursionError):
+            process.kill()
+            raise EndedError(process.wait(), late=late.is_set()) from None
+        finally:
+            timer.cancel()
+        self._sound = not late.is_set()
+        return reply
+
+    def end(self) -> None:
+        """Kill the process, if this process started it."""
+        self._sound = False
+        self._finalizer()
+
+
+def pipes() -> tuple[IO[bytes], IO[bytes]]:
+    """Return a child's pipes for messages and replies; its other reads and prints go to the null device."""
+    messages, replies = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for number in (0, 1, 2):
+        os.dup2(nowhere, number)
+    return messages, replies
+
+
+def send(pipe: IO[bytes], message: Any) -> None:
+    """Write one message."""
+    data = json.dumps(message, default=_encoded).encode()
+    pipe.write(len(data).to_bytes(8, "big") + data)
+    pipe.flush()
+
+
+def receive(pipe: IO[bytes]) -> Any:
+    """Read one message; EOFError at the end of the pipe, ValueError for malformed data."""
+    size = int.from_bytes(_exactly(pipe, 8), "big")
+    if size > _LONGEST:
+        raise ValueError("the message is too long")
+    return json.loads(_exactly(pipe, size), object_hook=_decoded)
+
+
+def _exactly(pipe: IO[bytes], size: int) -> bytes:
+    data = pipe.read(size)
+    if len(data) < size:
+        raise EOFError
+    return data
+
+
+def _encoded(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return {_BYTES: base64.b64encode(value).decode()}
+    raise TypeError(f"{type(value).__name__} cannot go to a process")
+
+
+def _decoded(value: dict[str, Any]) -> Any:
+    return base64.b64decode(value[_BYTES]) if isinstance(value.get(_BYTES), str) else value
+
+
+def _stop(process: subprocess.Popen[bytes], owner: int) -> None:
+    if owner != os.getpid():
+        return
+    process.kill()
+    process.wait()
+    for pipe in (process.stdin, process.stdout):
+        with suppress(OSError):
+            if pipe is not None:
+                pipe.close()
 
 
 class LimitError(ConvCoAError):
@@ -44,77 +176,64 @@ class Workers:
         if count < 1 or megabytes < 1:
             raise InputError(f"there must be at least 1 worker of 1 MB, not {count} of {megabytes}")
         self.megabytes, self.prepare = megabytes, prepare
-        self._free: queue.LifoQueue[_Worker | None] = queue.LifoQueue()
-        self._alive: set[_Worker] = set()
+        self._free: queue.LifoQueue[Child | None] = queue.LifoQueue()
+        self._calls: dict[Child, int] = {}  # Number of calls of each process.
         for _ in range(count):
             self._free.put(None)
-        weakref.finalize(self, _end, self._alive)
 
-    def __enter__(self) -> Workers:
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def start(self) -> None:
         """Start a worker if there is none; raises a ConvCoAError if its preparation fails."""
-        self.call(_ready, seconds=_START_SECONDS)
+        self.call(os.getpid, seconds=_START_SECONDS)
 
     def close(self) -> None:
         """End the workers; a later call starts others."""
-        _end(self._alive)
+        for child in list(self._calls):
+            child.end()
 
     def call(self, function: Callable[..., Any], *arguments: Any, seconds: float) -> Any:
         """Return the result of the function. A ConvCoAError is raised unchanged, and other errors as LimitError.
 
         Also LimitError for more than `seconds` of processor time (Windows: clock time), too much memory, or a dead process.
         """
-        worker = self._free.get()
+        child = self._free.get()
         try:
-            if worker is None or not worker.usable:
-                worker = _Worker(self.megabytes)
-                self._alive.add(worker)
-                started = worker.call(self.prepare or _ready, (), _START_SECONDS, returns=False)
-                if "error" in started:
-                    worker.end()
-                    raise _raised(started)
-            answer = worker.call(function, arguments, seconds)
+            if child is None or not child.usable:
+                child = Child(__name__, f"serve({self.megabytes})")
+                # A process whose preparation fails is not kept. Its start does not count as time of the call.
+                self._calls[child] = _CALLS
+                self._ask(child, self.prepare or os.getpid, (), _START_SECONDS)
+                self._calls[child] = 0
+            return self._ask(child, function, arguments, seconds)
         finally:
-            if worker is not None and not worker.usable:
-                worker.end()
-                self._alive.discard(worker)
-                worker = None
-            self._free.put(worker)
-        if "error" in answer:
-            raise _raised(answer)
-        return answer["value"]
+            if child is not None and not (child.usable and self._calls[child] < _CALLS):
+                child.end()
+                del self._calls[child]
+                child = None
+            self._free.put(child)
 
-
-class _Worker(Child):
-    """A process, used by one thread at a time."""
-
-    def __init__(self, megabytes: int) -> None:
-        super().__init__(__name__, f"serve({megabytes})")
-        self._calls = 0
-        self._full = False
-
-    @property
-    def usable(self) -> bool:
-        return super().usable and self._calls < _CALLS and not self._full
-
-    def call(
-        self, function: Callable[..., Any], arguments: tuple[Any, ...], seconds: float, *, returns: bool = True
-    ) -> _Answer:
-        message = [function.__module__, function.__qualname__, list(arguments), seconds, returns]
+    def _ask(self, child: Child, function: Callable[..., Any], arguments: Sequence[Any], seconds: float) -> Any:
+        message = [function.__module__, function.__qualname__, list(arguments), seconds]
         try:
-            answer: _Answer = self.ask(message, seconds * (_PATIENCE if os.name == "posix" else 1))
+            answer: dict[str, Any] = child.ask(message, seconds * (_PATIENCE if os.name == "posix" else 1))
         except EndedError as error:
             spent = error.late or error.status == -getattr(signal, "SIGXCPU", signal.SIGABRT)
-            told = f"takes longer than {seconds:.3g} s to read" if spent else "ended the process that read it"
-            return {"error": "", "message": told}
-        self._calls += 1
-        self._full = "memory" in answer
-        return answer
+            raise LimitError(
+                f"takes longer than {seconds:.3g} s to read" if spent else "ended the process that read it"
+            ) from None
+        self._calls[child] = _CALLS if "memory" in answer else self._calls[child] + 1
+        if "error" not in answer:
+            return answer["value"]
+        # Only an imported error class of this package is raised, whatever the process names.
+        kind = getattr(sys.modules.get(str(answer.get("module"))), str(answer["error"]), None)
+        if isinstance(kind, type) and issubclass(kind, ConvCoAError) and kind.__module__.startswith(f"{_PACKAGE}."):
+            raise kind(answer["message"])
+        raise LimitError(answer["message"])
 
 
 def serve(megabytes: int) -> None:
@@ -123,17 +242,15 @@ def serve(megabytes: int) -> None:
     _limit_memory(megabytes)
     while True:
         try:
-            module, name, arguments, seconds, returns = receive(calls)
+            module, name, arguments, seconds = receive(calls)
         except EOFError:
             return
         _limit_seconds(seconds)
-        answer: _Answer
+        answer: dict[str, Any]
         try:
-            value = getattr(import_module(module), name)(*arguments)
-            send(answers, {"value": value if returns else None})
+            send(answers, {"value": getattr(import_module(module), name)(*arguments)})
             continue
         except MemoryError:
-            value = None
             answer = {"error": "", "message": f"takes more than {megabytes} MB of memory to read", "memory": True}
         except ConvCoAError as error:
             answer = {"error": type(error).__name__, "module": type(error).__module__, "message": str(error)}
@@ -145,40 +262,19 @@ def serve(megabytes: int) -> None:
 
 
 def _limit_memory(megabytes: int) -> None:
-    try:
+    with suppress(ImportError, OSError, ValueError):
         import resource
 
         held = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0]) * resource.getpagesize()
         limit = held + megabytes * 1_000_000
         resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-    except (ImportError, OSError, ValueError):
-        return
 
 
 def _limit_seconds(seconds: float) -> None:
     """Let the system end this worker after `seconds` of processor time, even if its owner is gone."""
-    try:
+    with suppress(ImportError, OSError, ValueError):
         import resource
 
         used = resource.getrusage(resource.RUSAGE_SELF)
         _, most = resource.getrlimit(resource.RLIMIT_CPU)
         resource.setrlimit(resource.RLIMIT_CPU, (int(used.ru_utime + used.ru_stime + seconds) + 1, most))
-    except (ImportError, OSError, ValueError):
-        return
-
-
-def _raised(answer: _Answer) -> ConvCoAError:
-    """The error in an answer: of its own class if that is an imported class of this package, otherwise a LimitError."""
-    kind = getattr(sys.modules.get(str(answer.get("module"))), str(answer["error"]), None) if answer["error"] else None
-    if isinstance(kind, type) and issubclass(kind, ConvCoAError) and kind.__module__.startswith(f"{_PACKAGE}."):
-        return kind(answer["message"])
-    return LimitError(answer["message"])
-
-
-def _ready() -> None:
-    """The first call of a worker without a preparation; the answer shows that it has started."""
-
-
-def _end(workers: set[_Worker]) -> None:
-    for worker in list(workers):
-        worker.end()

@@ -10,8 +10,7 @@ import numpy as np
 from langchain_core.embeddings import Embeddings
 
 from langgraph_convcoa.errors import ConvCoAError, InputError, RetrievalError, first_line
-from langgraph_convcoa.retrieval.encoders.base import Encoder, Vectors, normalised
-from langgraph_convcoa.retrieval.encoders.recent import RecentValues
+from langgraph_convcoa.retrieval.encoders.base import Encoder, RecentValues, Vectors, normalised
 
 # Number of questions whose vectors are kept: a turn encodes its question several times.
 _KEPT = 1024
@@ -32,6 +31,9 @@ class EmbeddingsEncoder(Encoder):
         (1, 8)
     """
 
+    name: str = ""
+    max_tokens: int = 512
+
     def __init__(
         self,
         embeddings: Embeddings,
@@ -45,9 +47,9 @@ class EmbeddingsEncoder(Encoder):
             if value < least:
                 raise InputError(f"{setting} must be at least {least}, not {value}.")
         self.embeddings = embeddings
-        self._name = name or _fingerprint(embeddings)
-        self._max_tokens = max_tokens
-        self._count = count_tokens or _third_of_bytes
+        self.name = name or _fingerprint(embeddings)
+        self.max_tokens = max_tokens
+        self._count = count_tokens
         self._batch_size = batch_size
         self._dimension: int | None = None
         self._queries = RecentValues[str, Vectors](_KEPT)
@@ -56,21 +58,13 @@ class EmbeddingsEncoder(Encoder):
         return f"EmbeddingsEncoder({type(self.embeddings).__name__})"
 
     @property
-    def name(self) -> str:
-        return self._name
-
-    @property
     def dimension(self) -> int:
         if self._dimension is None:
             self.encode_queries(["dimension"])
         return self._dimension or 0
 
-    @property
-    def max_tokens(self) -> int:
-        return self._max_tokens
-
     def count_tokens(self, text: str) -> int:
-        return self._count(text)
+        return self._count(text) if self._count else len(text.encode("utf-8", "replace")) // 3 + 2
 
     def encode_queries(self, texts: Sequence[str]) -> Vectors:
         found = self._queries.of(texts, self._new_queries)
@@ -82,7 +76,7 @@ class EmbeddingsEncoder(Encoder):
         return self._vectors(rows, len(texts))
 
     def _vectors(self, rows: Any, count: int) -> Vectors:
-        vectors = normalised(rows, count, self._dimension, self._name)
+        vectors = normalised(rows, count, self._dimension, self.name)
         if count:
             self._dimension = vectors.shape[1]
         return vectors
@@ -100,11 +94,7 @@ class EmbeddingsEncoder(Encoder):
         except ConvCoAError:
             raise
         except Exception as error:  # whatever a third party's embeddings raise
-            raise RetrievalError(f"The embeddings {self._name!r} failed: {first_line(error, named=True)}.") from error
-
-
-def _third_of_bytes(text: str) -> int:
-    return len(text.encode("utf-8", "replace")) // 3 + 2
+            raise RetrievalError(f"The embeddings {self.name!r} failed: {first_line(error, named=True)}.") from error
 
 
 def _fingerprint(embeddings: Embeddings) -> str:

@@ -3,27 +3,20 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import threading
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
 import numpy as np
 
-from langgraph_convcoa.errors import InputError, RetrievalError, one_of
-from langgraph_convcoa.files import replacing_folder
+from langgraph_convcoa.errors import InputError, RetrievalError, first_line, one_of
 from langgraph_convcoa.retrieval.encoders.base import DEFAULT_ENCODER, Encoder, Vectors, normalised
-from langgraph_convcoa.retrieval.encoders.bert import Bert, bert_of
-from langgraph_convcoa.retrieval.encoders.loading import (
-    DEFAULT_NAMES,
-    counting_copy,
-    load_model,
-    quiet,
-    revision_of,
-    write_checksums,
-)
-from langgraph_convcoa.retrieval.encoders.onnx_bert import onnx_bert
+from langgraph_convcoa.retrieval.encoders.bert import DEFAULT_NAMES, Bert, bert_of, resolved, snapshot
 from langgraph_convcoa.retrieval.threads import cores
 
 if TYPE_CHECKING:
@@ -33,6 +26,8 @@ if TYPE_CHECKING:
 Dtype = Literal["int8", "float32"]
 DTYPES: tuple[Dtype, ...] = get_args(Dtype)
 _AT_ONCE = 1024
+# transformers loads the last two if they are installed.
+_LOUD = ("transformers", "sentence_transformers", "huggingface_hub", "torchao", "bitsandbytes", "torch.utils._pytree")
 
 
 class SentenceTransformerEncoder(Encoder):
@@ -58,20 +53,14 @@ class SentenceTransformerEncoder(Encoder):
     """
 
     def __init__(
-        self,
-        name: str = DEFAULT_ENCODER,
-        device: str | None = None,
-        batch_size: int = 32,
-        dtype: Dtype | str = "int8",
+        self, name: str = DEFAULT_ENCODER, device: str | None = None, batch_size: int = 32, dtype: Dtype | str = "int8"
     ) -> None:
         if batch_size < 1:
             raise InputError(f"batch_size must be at least 1, not {batch_size}.")
         self.model_name, self.device, self.batch_size = name, device, batch_size
         self.dtype: Dtype = one_of("dtype", dtype, DTYPES)
         self._model: SentenceTransformer | None = None
-        self._counter: Tokenizer | None = None
-        self._name: str | None = None
-        # Fast tokenizers keep their truncation as state, so one text is encoded at a time.
+        # For torch: a fast tokenizer keeps its truncation as state, so one thread encodes at a time.
         self._lock = threading.RLock()
 
     def __repr__(self) -> str:
@@ -85,44 +74,34 @@ class SentenceTransformerEncoder(Encoder):
         # Threads may share an encoder, so copies share it too.
         return self
 
-    @property
+    @cached_property
     def name(self) -> str:
         """Model, revision, dtype and length; the same on every machine."""
-        with self._lock:
-            if self._name is None:
-                self._name = "|".join([self._identity(), self.dtype, str(self.max_tokens)])
-            return self._name
+        return f"{self._identity()}|{self.dtype}|{self.max_tokens}"
 
     @property
     def model(self) -> SentenceTransformer:
         """The model in torch, loaded on first use; gradients flow through it.
 
-        After training the model, encode with a new encoder: this one keeps its old `name`.
+        After training the model, save it with `save_pretrained(folder)` and open an encoder of that folder: this encoder keeps
+        its old `name`.
         """
-        return self._load()
+        # The first check takes no lock: encoding in another thread holds it.
+        if self._model is None:
+            with self._lock:
+                if self._model is None:
+                    self._model = load_model(self.model_name, self.device)
+        return self._model
 
     def save(self, folder: str | Path) -> None:
-        """Save the model to an empty or missing folder, whose path is then a `name` for an encoder.
-
-        It is written completely or not at all. InputError if the folder has content, RetrievalError if it cannot be written.
-        """
-        target = Path(folder)
-        if target.exists() and (not target.is_dir() or any(target.iterdir())):
-            raise InputError(f"The folder {target} holds other files; name an empty one for the encoder.")
-        # Not `_load`: after it torch would encode, because a model that is loaded in torch may be trained.
-        model = self._model or load_model(self.model_name, self.device)
-        try:
-            with replacing_folder(target) as partial, self._lock, quiet():
-                model.save_pretrained(str(partial), create_model_card=False)
-                write_checksums(partial)
-        except OSError as error:
-            raise RetrievalError(f"The encoder cannot be saved to {target}: {error}.") from error
+        """Removed."""
+        raise InputError("SentenceTransformerEncoder.save was removed; use encoder.model.save_pretrained(folder).")
 
     @property
     def dimension(self) -> int:
         if (bert := self._onnx()) is not None:
             return bert.dimension
-        model = self._load()
+        model = self.model
         # The method was renamed between releases of sentence-transformers.
         method = getattr(model, "get_embedding_dimension", None) or model.get_sentence_embedding_dimension
         return int(method() or 0)
@@ -131,42 +110,35 @@ class SentenceTransformerEncoder(Encoder):
     def max_tokens(self) -> int:
         if (bert := self._onnx()) is not None:
             return bert.max_tokens
-        return int(self._load().max_seq_length or 512)
+        return int(self.model.max_seq_length or 512)
 
     def count_tokens(self, text: str) -> int:
         return self.count_tokens_batch([text])[0]
 
     def count_tokens_batch(self, texts: Sequence[str]) -> list[int]:
-        with self._lock:
-            if self._counter is None:
-                bert = self._onnx()
-                self._counter = counting_copy(self._load()) if bert is None else bert.tokenizer
-            # In parts: an encoding takes many times the memory of its text.
-            parts = (texts[start : start + _AT_ONCE] for start in range(0, len(texts), _AT_ONCE))
-            return [len(encoding.ids) for part in parts for encoding in self._counter.encode_batch_fast(list(part))]
+        # In parts: an encoding takes many times the memory of its text.
+        parts = (texts[start : start + _AT_ONCE] for start in range(0, len(texts), _AT_ONCE))
+        return [len(encoding.ids) for part in parts for encoding in self._counter.encode_batch_fast(list(part))]
 
     def encode_queries(self, texts: Sequence[str]) -> Vectors:
         if (bert := self._onnx()) is not None:
             # float32, and all threads on one product.
-            session = onnx_bert(self.model_name, bert, int8=False, threads=cores())
-            if session is not None:
-                rows = session.recent_vectors(bert.token_ids(texts))
-                return normalised(rows, len(texts), session.dimension, self.model_name)
+            rows = bert.network(int8=False, threads=cores()).recent_vectors(bert.token_ids(texts))
+            return normalised(rows, len(texts), bert.dimension, self.model_name)
         return self._encode_in_torch(texts, "encode_query")
 
     def encode_passages(self, texts: Sequence[str]) -> Vectors:
         if (bert := self._onnx()) is not None:
             # Eight bits if wanted, and one thread for each batch.
-            session = onnx_bert(self.model_name, bert, int8=self.dtype == "int8")
-            if session is not None:
-                parts = [texts[start : start + _AT_ONCE] for start in range(0, len(texts), _AT_ONCE)]
-                rows = [session.vectors(bert.token_ids(part)) for part in parts or [[]]]
-                return normalised(np.concatenate(rows), len(texts), session.dimension, self.model_name)
+            network = bert.network(int8=self.dtype == "int8")
+            parts = [texts[start : start + _AT_ONCE] for start in range(0, len(texts), _AT_ONCE)]
+            rows = [network.vectors(bert.token_ids(part)) for part in parts or [[]]]
+            return normalised(np.concatenate(rows), len(texts), bert.dimension, self.model_name)
         return self._encode_in_torch(texts, "encode_document")
 
     def _encode_in_torch(self, texts: Sequence[str], method: str) -> Vectors:
         with self._lock:
-            rows = getattr(self._load(), method)(list(texts), batch_size=self.batch_size, show_progress_bar=False)
+            rows = getattr(self.model, method)(list(texts), batch_size=self.batch_size, show_progress_bar=False)
         return normalised(rows, len(texts), self.dimension, self.model_name)
 
     def _onnx(self) -> Bert | None:
@@ -174,16 +146,12 @@ class SentenceTransformerEncoder(Encoder):
         return self._bert if self._model is None else None
 
     @cached_property
+    def _counter(self) -> Tokenizer:
+        return counting_copy(self.model) if (bert := self._onnx()) is None else bert.tokenizer
+
+    @cached_property
     def _bert(self) -> Bert | None:
         return bert_of(self.model_name, self.device)
-
-    def _load(self) -> SentenceTransformer:
-        # The first check takes no lock: encoding in another thread holds it.
-        if self._model is None:
-            with self._lock:
-                if self._model is None:
-                    self._model = load_model(self.model_name, self.device)
-        return self._model
 
     def _identity(self) -> str:
         """The model's name and revision on the hub; for a folder, a hash of its files."""
@@ -198,4 +166,62 @@ class SentenceTransformerEncoder(Encoder):
                     with file.open("rb") as stream:
                         digest.update(hashlib.file_digest(stream, "sha256").digest())
             return f"folder:{digest.hexdigest()}"
-        return f"{self.model_name}@{revision_of(self.model_name, self._load)}"
+        found = snapshot(self.model_name)
+        revision = getattr(_config(self.model), "_commit_hash", None) if found is None else found.name
+        return f"{self.model_name}@{revision}"
+
+
+def load_model(name: str, device: str | None) -> SentenceTransformer:
+    """Load the model of a name or folder. The default model is taken from the extra `offline` if that is installed."""
+    location = resolved(name)
+    try:
+        with quiet():
+            from sentence_transformers import SentenceTransformer
+
+            model = SentenceTransformer(location, device=device)
+    # The hub, the file formats and torch raise many types.
+    except Exception as error:
+        remedy = 'pip install "langgraph-convcoa[offline]" or give an encoder'
+        raise RetrievalError(f"The encoder {name!r} cannot be loaded ({first_line(error)}): {remedy}.") from error
+    if getattr(_config(model), "convcoa_attention", "softmax") != "softmax":
+        raise RetrievalError(f"The encoder {name!r} was trained with OutEffHop's attention; use it with experiments/encoder.")
+    return model
+
+
+def counting_copy(model: SentenceTransformer) -> Tokenizer:
+    """A copy of the model's tokenizer without truncation. Each call of the model changes the truncation of the original."""
+    from tokenizers import Tokenizer
+
+    backend = getattr(model.tokenizer, "backend_tokenizer", None)
+    if backend is None:
+        raise RetrievalError("The encoder's tokenizer cannot count tokens; use a model with a fast tokenizer.")
+    copy = Tokenizer.from_str(backend.to_str())
+    copy.no_truncation()
+    copy.no_padding()
+    return copy
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Silence the libraries' warnings, logs and progress bars in a block."""
+    levels = {logger: logger.level for logger in map(logging.getLogger, _LOUD)}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from transformers.utils import logging as transformers_logging
+
+        bars = transformers_logging.is_progress_bar_enabled()
+        transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+        for logger in levels:
+            logger.setLevel(logging.ERROR)
+        try:
+            yield
+        finally:
+            for logger, level in levels.items():
+                logger.setLevel(level)
+            if bars:
+                transformers_logging.enable_progress_bar()  # type: ignore[no-untyped-call]
+
+
+def _config(model: SentenceTransformer) -> object:
+    """The configuration of a model in transformers; None if there is no such configuration."""
+    return getattr(getattr(model[0], "auto_model", None), "config", None) if len(model) else None

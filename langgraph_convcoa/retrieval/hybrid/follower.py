@@ -72,7 +72,7 @@ class Follower(Generic[_Index]):
                 remove_remains(self.path)
                 index = self._current(view)
                 index.save(self.path)
-                self._saved, self._opened = len(index), filefile_state(self.path)
+                self._saved, self._opened = len(index), file_state(self.path)
         except RetrievalError as error:
             _LOGGER.warning("The %s is not kept: %s", self.name, error)
             return False
@@ -138,7 +138,7 @@ class Follower(Generic[_Index]):
 
     def _open(self, view: View) -> bool:
         """Read the file if it fits and was not read yet."""
-        state = filefile_state(self.path)
+        state = file_state(self.path)
         if self.path is None or state is None or state == self._opened:
             return False
         self._opened = state

@@ -11,8 +11,7 @@ import numpy.typing as npt
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, convert_to_messages
 
 from langgraph_convcoa.errors import InputError, RetrievalError
-from langgraph_convcoa.retrieval.encoders.base import Encoder, Vectors, normalised
-from langgraph_convcoa.retrieval.encoders.recent import RecentValues
+from langgraph_convcoa.retrieval.encoders.base import Encoder, RecentValues, Vectors, normalised
 from langgraph_convcoa.retrieval.scoring.topk import sparsemax
 from langgraph_convcoa.text.clean import clean
 

@@ -17,7 +17,7 @@ from safetensors.numpy import load_file, save_file
 from langgraph_convcoa.errors import InputError, RetrievalError, first_line
 from langgraph_convcoa.files import checksums, first_damaged, replacing_folder
 from langgraph_convcoa.retrieval.encoders.base import DelegatingEncoder, Encoder
-from langgraph_convcoa.retrieval.encoders.loading import DEFAULT_NAMES
+from langgraph_convcoa.retrieval.encoders.bert import DEFAULT_NAMES
 from langgraph_convcoa.retrieval.encoders.sentence_transformer import SentenceTransformerEncoder
 from langgraph_convcoa.retrieval.query.conversation_state import StateWeights
 from langgraph_convcoa.retrieval.query.query_encoder import QueryEncoder

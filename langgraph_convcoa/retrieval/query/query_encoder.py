@@ -17,8 +17,7 @@ from safetensors.numpy import save_file
 
 from langgraph_convcoa.errors import RetrievalError, first_line
 from langgraph_convcoa.retrieval.encoders.base import Vectors, normalised
-from langgraph_convcoa.retrieval.encoders.bert import Array, bert_of
-from langgraph_convcoa.retrieval.encoders.onnx_bert import OnnxBert, onnx_bert
+from langgraph_convcoa.retrieval.encoders.bert import Array, OnnxBert, bert_of
 from langgraph_convcoa.retrieval.query.query_text import QueryText, Reading
 from langgraph_convcoa.retrieval.threads import cores
 
@@ -172,8 +171,8 @@ class QueryEncoder:
                 bert = bert_of(self.base, None)
                 if bert is not None:
                     trained = replace(bert, weights={**bert.weights, **self.differences.added_to(bert.learned(), self.base)})
-                    network = onnx_bert(self.base, trained, int8=False, threads=cores())
-                    self._onnx = (network, QueryText(bert.tokenizer, self.reading)) if network else None
+                    network = trained.network(int8=False, threads=cores())
+                    self._onnx = network, QueryText(bert.tokenizer, self.reading)
                 self._looked = True
             return self._onnx if self._module is None else None
 

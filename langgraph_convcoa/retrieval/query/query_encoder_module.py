@@ -10,8 +10,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
 from langgraph_convcoa.errors import RetrievalError
-from langgraph_convcoa.retrieval.encoders.loading import counting_copy
-from langgraph_convcoa.retrieval.encoders.sentence_transformer import SentenceTransformerEncoder
+from langgraph_convcoa.retrieval.encoders.sentence_transformer import SentenceTransformerEncoder, counting_copy
 from langgraph_convcoa.retrieval.query.query_text import QueryText, Reading
 
 if TYPE_CHECKING:

@@ -6,14 +6,13 @@ import io
 import os
 import shutil
 import time
-from functools import partial
 from pathlib import Path
 
 import pytest
 from pypdf import PdfReader, PdfWriter
 
 from langgraph_convcoa.errors import DocumentError
-from langgraph_convcoa.retrieval.documents import ocr
+from langgraph_convcoa.retrieval.documents import formats
 from langgraph_convcoa.retrieval.documents.formats import read_pdf
 from langgraph_convcoa.retrieval.documents.kinds import readable_suffixes
 from langgraph_convcoa.retrieval.documents.load import load_documents, read_file
@@ -63,7 +62,7 @@ def tesseract(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
     )
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
-    ocr._languages.cache_clear()
+    formats._languages.cache_clear()
     return program
 
 
@@ -107,14 +106,14 @@ def test_a_program_that_is_installed_reads_them(tmp_path: Path, tesseract: Path)
 def test_pages_beyond_the_time_are_named(tesseract: Path) -> None:
     tesseract.write_text('#!/bin/sh\n[ "$1" = --list-langs ] || exec sleep 30\n')
     pages = joined(pdf_bytes("First."), scan("a", "b"))
-    first, told = read_pdf(io.BytesIO(pages), 1_000, pictures=partial(ocr.page_text, end=time.monotonic() + 0.3))
+    first, told = read_pdf(io.BytesIO(pages), 1_000, pictures_until=time.monotonic() + 0.3)
     assert (first.metadata, told.skipped) == ({"page": 1}, "pages 2 to 3 hold images only: there was no time to read all")
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("tesseract") is None, reason="tesseract is not installed")
 def test_a_scan_and_pictures_are_read_within_the_limits_of_a_worker(tmp_path: Path) -> None:
-    ocr._languages.cache_clear()
+    formats._languages.cache_clear()
     (tmp_path / "a.pdf").write_bytes(scan(TEXT))
     (tmp_path / "b.jpg").write_bytes(scan(TEXT, kind="JPEG"))
     (tmp_path / "c.tiff").write_bytes(scan(TEXT, "It is red.", kind="TIFF"))

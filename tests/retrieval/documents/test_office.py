@@ -15,9 +15,8 @@ import pytest
 
 from langgraph_convcoa.errors import DocumentError
 from langgraph_convcoa.retrieval.documents import kinds
-from langgraph_convcoa.retrieval.documents.epub import read_epub
 from langgraph_convcoa.retrieval.documents.load import load_documents, read_file
-from langgraph_convcoa.retrieval.documents.office import read_docx, read_pptx, read_xlsx
+from langgraph_convcoa.retrieval.documents.office import read_docx, read_epub, read_pptx, read_xlsx
 from langgraph_convcoa.retrieval.documents.worker import Workers
 from tests.actions.web.site import Canary
 from tests.retrieval.documents import packages

@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from langgraph_convcoa.retrieval.encoders.recent import RecentEncoder, RecentValues
+from langgraph_convcoa.retrieval.encoders.base import RecentEncoder, RecentValues
 from tests.bounds import SECONDS
 
 

@@ -12,7 +12,7 @@ from langchain_core.documents import Document
 
 from langgraph_convcoa.errors import InputError, RetrievalError
 from langgraph_convcoa.retrieval.changes import Committed
-from langgraph_convcoa.retrieval.encoders.recent import RecentEncoder
+from langgraph_convcoa.retrieval.encoders.base import RecentEncoder
 from langgraph_convcoa.retrieval.engine.load import load_into, loading_elsewhere
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 from tests.bounds import joined, run_in_threads, wait_until
