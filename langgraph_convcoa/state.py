@@ -148,6 +148,6 @@ class ActionState(TypedDict):
     history: list[tuple[str, str]]
 
 
-def pairs_of(state: ConvCoAState) -> list[tuple[str, str]]:
+def pairs_of(state: ConvCoAState | ActionState) -> list[tuple[str, str]]:
     """The history as tuples; a checkpoint returns lists."""
     return [(question, answer) for question, answer in state["history"]]

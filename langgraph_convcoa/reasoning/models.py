@@ -1,39 +1,42 @@
-"""Loading of chat models by name, and one-line messages for their failures."""
+"""Loading of chat models by name, the models inside wrappers such as fallbacks, and one-line messages for failures."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, TypeVar
 from urllib.parse import urlsplit, urlunsplit
 
-from langchain_core.language_models import BaseChatModel
-from langchain_core.runnables import RunnableConfig
+from langchain_core.language_models import BaseChatModel, LanguageModelInput
+from langchain_core.runnables import Runnable, RunnableConfig, RunnableSequence
+from langchain_core.runnables.base import RunnableBindingBase
+from langchain_core.runnables.config import ensure_config
+from langchain_core.runnables.configurable import DynamicRunnable
+from langchain_core.runnables.fallbacks import RunnableWithFallbacks
+from langchain_core.runnables.retry import RunnableRetry
 
 from langgraph_convcoa.errors import ModelError, first_line
 from langgraph_convcoa.errors.redaction import secrets_of
-from langgraph_convcoa.reasoning.wrapped import ChatModel, chat_models, falls_back, retries
 
+ChatModel = Runnable[LanguageModelInput, Any]
+"""A LangChain chat model, or one in wrappers: fallbacks, retries, bound arguments, a configuration, configurable fields."""
+
+_TAKEN = "a chat model, also one with_fallbacks, with_retry, bind, with_config or configurable fields"
+_OF_THE_GRAPH = frozenset({"thread_id", "run_id", "assistant_id", "graph_id", "user_id", "langgraph_request_id"})
+_OF_THE_GRAPH_PREFIXES = ("__", "checkpoint_", "langgraph_auth_")
+_Given = TypeVar("_Given", bound=ChatModel)
 _TIMEOUT_SECONDS = 60.0
 _LOCAL = "huggingface"
 
 
-@overload
-def load_chat_model(model: str | BaseChatModel, **settings: Any) -> BaseChatModel: ...
-
-
-@overload
-def load_chat_model(model: str | ChatModel, **settings: Any) -> ChatModel: ...
-
-
 def load_chat_model(
-    model: str | ChatModel,
+    model: str | _Given,
     *,
     base_url: str | None = None,
     load_in_8bit: bool = False,
     adapter: str | Path | None = None,
     **settings: Any,
-) -> ChatModel:
+) -> BaseChatModel | _Given:
     """Build a chat model. Raises ModelError if it cannot be built.
 
     Args:
@@ -131,6 +134,70 @@ def _load_error(name: str, error: Exception) -> ModelError:
     return ModelError(f"cannot build the model {name!r}: {first_line(error)}")
 
 
+def chat_models(model: object, config: RunnableConfig | None = None) -> list[BaseChatModel]:
+    """The chat models inside the wrappers, in the order in which they are asked.
+
+    If a run chooses a model's fields, `config` decides, or else the default. A model with neither is left out.
+
+    Raises:
+        ModelError: `model` is neither a chat model nor a wrapped one.
+    """
+    if isinstance(model, BaseChatModel):
+        return [model]
+    if isinstance(model, RunnableWithFallbacks):
+        if model.exception_key is not None:
+            raise ModelError("a model's fallbacks cannot have an exception_key: they are asked with the same messages")
+        return [found for part in model.runnables for found in chat_models(part, config)]
+    if isinstance(model, RunnableBindingBase):
+        return chat_models(model.bound, config)
+    if isinstance(model, DynamicRunnable):
+        return chat_models(model.prepare(own_config(config))[0] if config else model.default, config)
+    if _is_configurable(model):
+        chosen: Any = model
+        try:
+            return chat_models(chosen._model(own_config(config)), config)  # there is no public method
+        except Exception:  # noqa: BLE001 - no model is chosen, or it cannot be built: the call reports it
+            return []
+    kind = type(model).__name__
+    if isinstance(model, RunnableSequence):
+        raise ModelError(f"a chain ({kind}) is no model: give the chat model in it, without prompt and parser ({_TAKEN})")
+    raise ModelError(f"a model is a name or {_TAKEN}, not {kind}")
+
+
+def own_config(config: RunnableConfig | None) -> RunnableConfig:
+    """A configuration without LangGraph's own configurable values: a model with configurable_fields="any" would take them."""
+    config = ensure_config(config)
+    values = {
+        name: value
+        for name, value in config.get("configurable", {}).items()
+        if name not in _OF_THE_GRAPH and not name.startswith(_OF_THE_GRAPH_PREFIXES)
+    }
+    return {**config, "configurable": values}
+
+
+def retries(model: ChatModel) -> bool:
+    """True if the model repeats failed requests itself: by `with_retry`, or by the `max_retries` of its client."""
+    *wrappers, inner = layers(model)
+    if _is_configurable(inner) or any(isinstance(wrapper, RunnableRetry) for wrapper in wrappers):
+        return True
+    if isinstance(inner, BaseChatModel):
+        return bool(getattr(inner, "max_retries", 0) != 0)
+    return any(map(retries, inner.runnables if isinstance(inner, RunnableWithFallbacks) else chat_models(inner)))
+
+
+def layers(model: ChatModel) -> list[ChatModel]:
+    """A model and what its bindings wrap, from the outside to the inside."""
+    found = [model]
+    while isinstance(found[-1], RunnableBindingBase):
+        found.append(found[-1].bound)
+    return found
+
+
+def _is_configurable(model: object) -> bool:
+    """True for the object that `init_chat_model` returns for configurable fields. Its class is not public."""
+    return isinstance(model, Runnable) and type(model).__name__ == "_ConfigurableModel"
+
+
 class ModelCallError(ModelError):
     """A model did not answer. `transient`: a retry may help, and the model itself makes none."""
 
@@ -170,7 +237,9 @@ def call_error(error: BaseException, model: ChatModel, config: RunnableConfig | 
             '{"configurable": {"model": "openai:gpt-4.1-mini"}}, or give it a default'
         )
     where = described(asked[0])
-    others = "; its fallbacks failed too" if falls_back(model, error) else ""
+    inner = layers(model)[-1]
+    fell_back = isinstance(inner, RunnableWithFallbacks) and isinstance(error, inner.exceptions_to_handle)
+    others = "; its fallbacks failed too" if fell_back else ""
     status, kind = status_code(error), type(error).__name__
     # LangChain's clients retry by themselves (and honour Retry-After); another retry on top would multiply the requests.
     retried = retries(model)

@@ -12,7 +12,7 @@ from langchain_core.runnables import ConfigurableField, RunnableLambda
 from langchain_openai import ChatOpenAI
 
 from langgraph_convcoa.errors import ModelError
-from langgraph_convcoa.reasoning.wrapped import ChatModel, chat_models, retries
+from langgraph_convcoa.reasoning.models import ChatModel, chat_models, retries
 from tests.fakes import ScriptedModel
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from langgraph_convcoa.evaluation.methods.base import Asking
 from langgraph_convcoa.evaluation.records import Outcome
-from langgraph_convcoa.reasoning.excerpts import Excerpt
-from langgraph_convcoa.reasoning.prompts import fence
+from langgraph_convcoa.reasoning.excerpts import Excerpt, fence
 
 ANSWER = "Answer the question from what you know. Be brief, and write only the answer."
 REWRITE = (

@@ -9,9 +9,9 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import HumanMessage
 
 from langgraph_convcoa.evaluation.records import History
+from langgraph_convcoa.reasoning.messages import render
 from langgraph_convcoa.reasoning.models import call_error, load_chat_model
 from langgraph_convcoa.reasoning.parsing import read_json, without_thought
-from langgraph_convcoa.reasoning.prompts import render
 from langgraph_convcoa.text.citations import without_marks
 from langgraph_convcoa.text.clean import flat
 
