@@ -1,6 +1,6 @@
 """The last nodes, without a model call: `answer` makes the final cited answer, `remember` saves the round and the messages.
 
-A person decides about the answer if `approve` says so. No other node than `remember` adds to what a thread keeps.
+A person decides about the answer if `approve` says so. Only `remember` adds to what a thread keeps.
 """
 
 from __future__ import annotations

@@ -12,11 +12,11 @@ from langchain_core.runnables import RunnableConfig
 
 from langgraph_convcoa.actions.runner import reason_of
 from langgraph_convcoa.chain import SOLVED, ChainItem, Status
+from langgraph_convcoa.errors import ModelError
 from langgraph_convcoa.errors.redaction import secrets_of
 from langgraph_convcoa.nodes.parts import LOOKED, GraphParts, TurnEvidence, TurnRuntime, Update, emit_status, merge_findings
 from langgraph_convcoa.nodes.verify import judge, put_first, score_claims
 from langgraph_convcoa.reasoning.base import Corrected, Correction, CorrectRequest, Unsolved
-from langgraph_convcoa.reasoning.models import ModelCallError
 from langgraph_convcoa.state import ConvCoAState, pairs_of
 from langgraph_convcoa.text.citations import without_marks
 from langgraph_convcoa.text.clean import cut_answer, cut_field
@@ -87,7 +87,7 @@ class _CorrectCall:
     def without_model(self, error: Exception) -> Update:
         """Answer with quotes or the best evidence; raise the error if nothing can stand in, or a sentence was streamed."""
         shown = self.request.gate is not None and self.request.gate.shown
-        if self.settings.quote_without_model and isinstance(error, ModelCallError) and not shown and not self._draft:
+        if self.settings.quote_without_model and isinstance(error, ModelError) and not shown and not self._draft:
             return self.update(self._parts.without_model.correct(self.request), error=str(error))
         if shown or not self.request.items:
             raise error
@@ -110,7 +110,7 @@ class _CorrectCall:
                 text = ""
         for index, item in enumerate(items):
             if self._draft or index in state["unsolved"]:
-                emit_status(index, item, item["status"], item["score"], item["reason"])
+                emit_status(index, item)
         reply = {**state["reply"], "text": text, "confirmed": confirmed, "error": error or state["reply"]["error"]}
         if gate := self.request.gate:
             reply |= {"shown": gate.shown, "message_id": gate.message_id}

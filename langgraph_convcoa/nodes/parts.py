@@ -1,4 +1,4 @@
-"""What the nodes share: the parts of a graph, events and traces, and the evidence of a turn."""
+"""What all nodes use: the parts of their graph, events, the facts in a trace, and the evidence of a turn."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from langgraph_convcoa.chain import ChainItem
 from langgraph_convcoa.context import ConvCoAContext
 from langgraph_convcoa.memory.conversation_memory import ConversationMemory
 from langgraph_convcoa.reasoning.base import Reasoner
-from langgraph_convcoa.state import ActionState, ConvCoAState, Finding, PlannedNode, pairs_of
+from langgraph_convcoa.state import ActionState, ConvCoAState, Finding, pairs_of
 from langgraph_convcoa.verification.answers import Checker, SentenceGate
 from langgraph_convcoa.verification.verifier import Verifier
 
@@ -120,13 +120,11 @@ def emit(event: dict[str, Any]) -> None:
     get_stream_writer()(event)
 
 
-def emit_status(
-    index: int, step: PlannedNode | ChainItem | ActionState, status: str, score: float = 0.0, reason: str = ""
-) -> None:
+def emit_status(index: int, step: ChainItem | ActionState, **told: str) -> None:
     """Emit the progress of one sub-question, with its guess, and with its answer and evidence once it is settled."""
-    about = {"type": "sub_question", "index": index, "sub_question": step["sub_question"], "action": step["action"]}
-    known = {name: value for name, value in step.items() if name in ("guess_answer", "answer", "evidence", "paths")}
-    emit({**about, "status": status, "score": score, "reason": reason, **known})
+    shown = ("sub_question", "action", "guess_answer", "answer", "status", "score", "reason", "evidence", "paths")
+    known = {name: value for name, value in step.items() if name in shown}
+    emit({"type": "sub_question", "index": index, "score": 0.0, "reason": "", **known, **told})
 
 
 def show(text: str, message_id: str) -> None:

@@ -21,6 +21,7 @@ from langgraph_convcoa.actions.base import ActionInputError, ActionRequest
 from langgraph_convcoa.actions.runner import Look, reason_of
 from langgraph_convcoa.chain import ActionChain, ChainItem, chain_item
 from langgraph_convcoa.context import ConvCoAContext, check_approve
+from langgraph_convcoa.errors import ModelError
 from langgraph_convcoa.memory import sharing
 from langgraph_convcoa.memory.asked import read_conversation
 from langgraph_convcoa.memory.evidence import integrate
@@ -38,7 +39,6 @@ from langgraph_convcoa.nodes.parts import (
     merge_findings,
 )
 from langgraph_convcoa.reasoning.base import PlanRequest
-from langgraph_convcoa.reasoning.models import ModelCallError
 from langgraph_convcoa.state import ActionState, ConvCoAState, Finding, Plan, PlannedNode, empty_reply, pairs_of
 from langgraph_convcoa.text.clean import cut_answer, cut_field
 from langgraph_convcoa.text.same_question import words_agree
@@ -183,7 +183,7 @@ def plan(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runtime
     call = _PlanCall(parts, state, config, runtime)
     try:
         chain = call.reasoner.plan(call.request, config)
-    except ModelCallError as error:
+    except ModelError as error:
         return call.without_model(error)
     return call.update(chain)
 
@@ -193,7 +193,7 @@ async def aplan(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, 
     call = await asyncio.to_thread(_PlanCall, parts, state, config, runtime)
     try:
         chain = await call.reasoner.aplan(call.request, config)
-    except ModelCallError as error:
+    except ModelError as error:
         return await asyncio.to_thread(call.without_model, error)
     return await asyncio.to_thread(call.update, chain)
 
@@ -219,7 +219,7 @@ class _PlanCall:
             gate=parts.gate(state, settings, config, {"plan", "answer"}) if streams else None,
         )
 
-    def without_model(self, error: ModelCallError) -> Update:
+    def without_model(self, error: ModelError) -> Update:
         """Plan from the question's words, if the settings allow it and no sentence was streamed; else raise the error."""
         if not self._settings.quote_without_model or (self.request.gate and self.request.gate.shown):
             raise error
@@ -371,7 +371,7 @@ def act_failed(parts: GraphParts, state: ActionState, error: NodeError, runtime:
 
 def _asked(parts: GraphParts, state: ActionState, settings: ConvCoAContext) -> tuple[ActionRequest, float, str, int]:
     """The request, the time limit, the turn, and the number of actions that may run at the same time."""
-    emit_status(state["index"], state, "searching")
+    emit_status(state["index"], state, status="searching")
     names = ("question", "sub_question", "guess_answer", "action_input", "depth")
     asked = {name: value for name, value in state.items() if name in names}
     request = _request(parts, settings, state["action"], history=tuple(pairs_of(state)), **asked)
@@ -382,6 +382,6 @@ def _acted(
     state: ActionState, documents: list[Document], seconds: float, error: str = "", *, repairable: bool = False
 ) -> Update:
     index, action, depth = state["index"], state["action"], state["depth"]
-    emit_status(index, state, "failed" if error else "found", reason=error or f"{len(documents)} pieces of evidence")
+    emit_status(index, state, status="failed" if error else "found", reason=error or f"{len(documents)} pieces of evidence")
     found = finding(index, action, documents, error, depth=depth, seconds=seconds, repairable=repairable)
     return {"findings": [found], "costs": {action: node_usage(seconds, retrievals=1)}}

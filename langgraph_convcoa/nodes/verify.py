@@ -67,7 +67,7 @@ def verify(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runti
     stands = settings.allow_draft_answer and bool(checked) and all(sentence.stands for sentence in checked)
     for index, item in enumerate(items):
         if index not in unsolved:
-            emit_status(index, item, item["status"], item["score"], item["reason"])
+            emit_status(index, item)
     return {
         **update,
         "items": items,

@@ -9,7 +9,6 @@ import asyncio
 import json
 import logging
 import re
-import time
 from collections.abc import Sequence
 from contextlib import aclosing
 from pathlib import Path
@@ -23,7 +22,7 @@ from langchain_core.runnables.retry import RunnableRetry
 from langgraph.constants import TAG_NOSTREAM
 
 from langgraph_convcoa.chain import ActionChain
-from langgraph_convcoa.errors import ConvCoAError, ModelError
+from langgraph_convcoa.errors import ConvCoAError
 from langgraph_convcoa.reasoning.base import Corrected, CorrectRequest, PlanRequest, Reasoner, RepairRequest
 from langgraph_convcoa.reasoning.messages import (
     correct_messages,
@@ -65,8 +64,6 @@ _REJECTED: dict[int | None, _Way] = {
     501: frozenset({"schema"}),
 }
 """Status -> the parts of a request that a server may reject with it: the JSON schema, the request for usage figures."""
-_PAUSE = 0.5
-"""Seconds before a request is repeated after a transient failure."""
 _EMPTY_CHAIN = re.compile(r'"chain"\s*+:\s*+\[\s*+\]')
 _ANSWER = re.compile(r'"final_answer"\s*+:\s*+"((?:[^"\\]|\\(?:u[0-9a-fA-F]{4}|[^u]))*+)("?)', re.DOTALL)
 _READ_AT_ONCE = 4_000
@@ -81,7 +78,7 @@ class ChatModelReasoner(Reasoner):
 
     A bare chat model is asked for structured output if it takes a schema. If its server rejects the schema, or the flag for
     usage figures in a stream, later requests leave it out. A model in wrappers (fallbacks, retries, bound arguments,
-    configurable fields) gets no schema: the prompt asks for JSON. After a transient failure a request is repeated once.
+    configurable fields) gets no schema: the prompt asks for JSON. Retries are the model's own (`max_retries`, `with_retry`).
 
     Args:
         model: A chat model, also in wrappers such as fallbacks, or a name for `load_chat_model`.
@@ -160,7 +157,7 @@ class ChatModelReasoner(Reasoner):
     ) -> str:  # fmt: skip
         """The reply to messages, in the form of a schema, without the leading thought.
 
-        A `stream` reads the reply while the model writes it. Raises ModelCallError if the model does not answer.
+        A `stream` reads the reply while the model writes it. Raises ModelError if the model does not answer.
         """
         attempt = self._first(schema, stream)
         config = _inner(config)
@@ -177,7 +174,6 @@ class ChatModelReasoner(Reasoner):
                 if (reply := _broken_off(error, attempt)) is not None:
                     return self._done(attempt, reply)
                 attempt = self._next(attempt, error, config)
-                time.sleep(attempt.pause)
 
     async def aask(
         self, messages: Any, schema: dict[str, Any] | None = None, config: RunnableConfig | None = None,
@@ -201,7 +197,6 @@ class ChatModelReasoner(Reasoner):
                 if (reply := _broken_off(error, attempt)) is not None:
                     return self._done(attempt, reply)
                 attempt = self._next(attempt, error, config)
-                await asyncio.sleep(attempt.pause)
 
     def _first(self, schema: dict[str, Any] | None, stream: AnswerStream | None) -> _Attempt:
         """The first attempt: with a schema, and in a stream also with the flag for usage figures."""
@@ -217,22 +212,19 @@ class ChatModelReasoner(Reasoner):
         A prompt that is too long is rejected with and without a schema. So `_done` gives up a schema for good only after
         the same request succeeded without it. A stream that has begun is not repeated: a reader may have seen a part of it.
         """
-        if isinstance(error, ConvCoAError) and not isinstance(error, ModelError):
-            # The error comes from the verifier, which reads the stream.
+        if isinstance(error, ConvCoAError):
+            # It is explained already, or comes from the verifier, which reads the stream.
             raise error
         stream = attempt.stream
         if stream is None or not stream.begun:
             best, rejected = attempt.best, _REJECTED.get(status_code(error), _Way())
             ways = list(dict.fromkeys([best, best - {"schema"}, best - {"usage"}, _Way()]))
             if usable := [way for way in ways[ways.index(attempt.way) + 1 :] if best - way <= rejected]:
-                return attempt._replace(way=usable[0], pause=0.0)
+                return attempt._replace(way=usable[0])
             if stream is not None and any(isinstance(layer, RunnableRetry) for layer in layers(self.model)):
                 # `with_retry` retries whole replies only.
-                return attempt._replace(stream=None, pause=0.0)
-        failure = call_error(error, self.model, config)
-        if failure.transient and not attempt.again and not (stream and stream.begun):
-            return attempt._replace(pause=_PAUSE, again=True)
-        raise failure from error
+                return attempt._replace(stream=None)
+        raise call_error(error, self.model, config) from error
 
     def _runnable(self, attempt: _Attempt, schema: dict[str, Any] | None) -> tuple[Any, dict[str, Any]]:
         streams = attempt.stream is not None
@@ -271,8 +263,6 @@ class _Attempt(NamedTuple):
     best: _Way
     way: _Way
     stream: AnswerStream | None
-    pause: float = 0.0
-    again: bool = False
 
 
 def _inner(config: RunnableConfig | None) -> RunnableConfig:

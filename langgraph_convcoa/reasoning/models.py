@@ -13,7 +13,6 @@ from langchain_core.runnables.base import RunnableBindingBase
 from langchain_core.runnables.config import ensure_config
 from langchain_core.runnables.configurable import DynamicRunnable
 from langchain_core.runnables.fallbacks import RunnableWithFallbacks
-from langchain_core.runnables.retry import RunnableRetry
 
 from langgraph_convcoa.errors import ModelError, first_line
 from langgraph_convcoa.errors.redaction import secrets_of
@@ -59,9 +58,14 @@ def load_chat_model(
     if load_in_8bit:
         raise ModelError(f'load_in_8bit is for local models: write "{_LOCAL}:PATH_OR_NAME" instead of {name!r}')
     options = {"temperature": 0, "timeout": _TIMEOUT_SECONDS, **settings}
+    if base_url is not None and not base_url.startswith(("http://", "https://")):
+        raise ModelError(f"the base URL must start with http:// or https://, not {base_url[:80]!r}")
     try:
         if base_url is not None:
-            return _openai_compatible(name, base_url, options)
+            from langchain_openai import ChatOpenAI
+
+            options.setdefault("api_key", os.environ.get("OPENAI_API_KEY") or "none")
+            return ChatOpenAI(model=name.removeprefix("openai:"), base_url=base_url, **options)
         from langchain.chat_models import init_chat_model
 
         built: BaseChatModel = init_chat_model(name, **options)
@@ -70,15 +74,6 @@ def load_chat_model(
         raise ModelError(f"the model {name!r} needs a package that is not installed: {first_line(error)}") from error
     except Exception as error:
         raise _load_error(name, error) from error
-
-
-def _openai_compatible(name: str, base_url: str, options: dict[str, Any]) -> BaseChatModel:
-    from langchain_openai import ChatOpenAI
-
-    if not base_url.startswith(("http://", "https://")):
-        raise ModelError(f"the base URL must start with http:// or https://, not {base_url[:80]!r}")
-    options.setdefault("api_key", os.environ.get("OPENAI_API_KEY") or "none")
-    return ChatOpenAI(model=name.removeprefix("openai:"), base_url=base_url, **options)
 
 
 def _load_transformers(name: str, *, load_in_8bit: bool, adapter: str | Path | None = None, **settings: Any) -> BaseChatModel:
@@ -123,8 +118,6 @@ def _adapted(model: Any, adapter: str | Path, *, merge: bool) -> Any:
 
 
 def _load_error(name: str, error: Exception) -> ModelError:
-    if isinstance(error, ModelError):
-        return error
     text = str(error)
     if "api_key" in text.lower() or "credentials" in text.lower():
         provider = name.split(":", 1)[0].upper() if ":" in name else "OPENAI"
@@ -175,16 +168,6 @@ def own_config(config: RunnableConfig | None) -> RunnableConfig:
     return {**config, "configurable": values}
 
 
-def retries(model: ChatModel) -> bool:
-    """True if the model repeats failed requests itself: by `with_retry`, or by the `max_retries` of its client."""
-    *wrappers, inner = layers(model)
-    if _is_configurable(inner) or any(isinstance(wrapper, RunnableRetry) for wrapper in wrappers):
-        return True
-    if isinstance(inner, BaseChatModel):
-        return bool(getattr(inner, "max_retries", 0) != 0)
-    return any(map(retries, inner.runnables if isinstance(inner, RunnableWithFallbacks) else chat_models(inner)))
-
-
 def layers(model: ChatModel) -> list[ChatModel]:
     """A model and what its bindings wrap, from the outside to the inside."""
     found = [model]
@@ -196,14 +179,6 @@ def layers(model: ChatModel) -> list[ChatModel]:
 def _is_configurable(model: object) -> bool:
     """True for the object that `init_chat_model` returns for configurable fields. Its class is not public."""
     return isinstance(model, Runnable) and type(model).__name__ == "_ConfigurableModel"
-
-
-class ModelCallError(ModelError):
-    """A model did not answer. `transient`: a retry may help, and the model itself makes none."""
-
-    def __init__(self, message: str, *, transient: bool = False) -> None:
-        super().__init__(message)
-        self.transient = transient
 
 
 def shown_url(url: str) -> str:
@@ -220,19 +195,17 @@ def described(model: BaseChatModel) -> str:
     return f"the model {name!r}" + (f" at {shown_url(str(base_url))}" if base_url else "")
 
 
-def call_error(error: BaseException, model: ChatModel, config: RunnableConfig | None = None) -> ModelCallError:
+def call_error(error: BaseException, model: ChatModel, config: RunnableConfig | None = None) -> ModelError:
     """The error that explains a failed model call in one redacted line. The `config` of the run may choose the model.
 
     If a model and its fallbacks fail, LangChain raises the error of the first.
     """
-    if isinstance(error, ModelCallError):
-        return error
     if isinstance(error, ModelError):
-        return ModelCallError(str(error))
+        return error
     asked = chat_models(model, config)
     told = first_line(error, secrets_of(asked), named=True)
     if not asked:
-        return ModelCallError(
+        return ModelError(
             f"the configurable model cannot be built ({told}): name it in the run's config, such as "
             '{"configurable": {"model": "openai:gpt-4.1-mini"}}, or give it a default'
         )
@@ -240,31 +213,26 @@ def call_error(error: BaseException, model: ChatModel, config: RunnableConfig | 
     inner = layers(model)[-1]
     fell_back = isinstance(inner, RunnableWithFallbacks) and isinstance(error, inner.exceptions_to_handle)
     others = "; its fallbacks failed too" if fell_back else ""
-    status, kind = status_code(error), type(error).__name__
-    # LangChain's clients retry by themselves (and honour Retry-After); another retry on top would multiply the requests.
-    retried = retries(model)
-
-    def failed(what: str, *, again: bool = False) -> ModelCallError:
-        return ModelCallError(f"{where} {what}{others}", transient=again and not retried)
-
+    status, kind = status_code(error), type(error).__name__.lower()
     if status in (401, 403):
-        return failed(f"refused the key ({status}): check the provider's API key")
-    if status == 404:
-        return failed("does not exist there (404): check the name and the base URL")
-    if status == 429:
-        return failed("is over its rate limit or quota (429): wait a little, then ask again", again=True)
-    if status is not None and status >= 500:
-        return failed(f"failed on the server's side ({status}): ask again later", again=True)
-    if status is not None and status < 400:
-        return failed("does not answer like an OpenAI-compatible API: is the base URL right (often .../v1)?")
-    if status is not None:
-        return failed(f"rejected the request ({status}): it may be too long or use a setting it does not know; {told}")
-    if isinstance(error, TimeoutError) or "timeout" in kind.lower():
-        return failed("did not answer in time: ask again, or raise the model's timeout", again=True)
-    if isinstance(error, ConnectionError) or "connect" in kind.lower() or "protocol" in kind.lower():
-        message = f"cannot reach {where}: is the server running and the base URL right?{others}"
-        return ModelCallError(message, transient=not retried)
-    return failed(f"failed: {told}")
+        what = f"refused the key ({status}): check the provider's API key"
+    elif status == 404:
+        what = "does not exist there (404): check the name and the base URL"
+    elif status == 429:
+        what = "is over its rate limit or quota (429): wait a little, then ask again"
+    elif status is not None and status >= 500:
+        what = f"failed on the server's side ({status}): ask again later"
+    elif status is not None and status < 400:
+        what = "does not answer like an OpenAI-compatible API: is the base URL right (often .../v1)?"
+    elif status is not None:
+        what = f"rejected the request ({status}): it may be too long or use a setting it does not know; {told}"
+    elif isinstance(error, TimeoutError) or "timeout" in kind:
+        what = "did not answer in time: ask again, or raise the model's timeout"
+    elif isinstance(error, ConnectionError) or "connect" in kind or "protocol" in kind:
+        return ModelError(f"cannot reach {where}: is the server running and the base URL right?{others}")
+    else:
+        what = f"failed: {told}"
+    return ModelError(f"{where} {what}{others}")
 
 
 def status_code(error: BaseException) -> int | None:
