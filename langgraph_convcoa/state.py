@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from typing import Annotated, Literal
+from typing import Annotated
 
 from langchain_core.documents import Document
 from langchain_core.messages import AnyMessage
@@ -70,11 +70,6 @@ class Reply(TypedDict):
     error: str
 
 
-Origin = Literal["", "plan", "correct", "chain", "quotes", "person"]
-"""Where an answer comes from: the planning call, the second call, the chain, quotes because the model was down, or a person;
-"" while it is open."""
-
-
 def empty_reply(text: str = "") -> Reply:
     """A reply that is only text, or not written yet."""
     return {
@@ -130,7 +125,6 @@ class ConvCoAState(ThreadState, total=False):
     repaired: list[int]
     costs: Annotated[dict[str, NodeUsage], add_costs]
     reply: Reply
-    origin: Origin
 
 
 class ActionState(TypedDict):

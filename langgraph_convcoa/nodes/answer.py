@@ -46,15 +46,16 @@ def answer(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runti
 
     The event `answer` lists the sentences that no evidence supports.
     """
-    reply, origin = state["reply"], state["origin"]
+    reply = state["reply"]
     checker = parts.checker(state, parts.settings(runtime))
     text, citations, checked, removed = finish(reply["text"], state["items"], checker, reply["confirmed"])
     if reply["error"]:
         text = f"The model did not answer ({without_marks(reply['error'])}); these are quotes.\n\n{text}"
     unsupported = [sentence.plain for sentence in checked if not sentence.stands]
     final: Reply = {**reply, "text": text, "citations": citations, "unsupported": unsupported}
-    update: Update = {"reply": final, "origin": "quotes" if reply["error"] else origin if reply["text"] else "chain"}
-    if "answer" in state["approve"] or ("correct" in state["approve"] and origin != "plan"):
+    update: Update = {"reply": final}
+    planned = reply["text"] and "correct" not in state["costs"]
+    if "answer" in state["approve"] or ("correct" in state["approve"] and not planned):
         update |= _reviewed(parts, state, final, checker)
         final, removed = update["reply"], 0
     emit({"type": "answer", "unsupported": final["unsupported"], "removed_citations": removed})
@@ -72,7 +73,7 @@ def _reviewed(parts: GraphParts, state: ConvCoAState, reply: Reply, checker: Che
     if decided.type == "approve":
         return {}
     if decided.type == "reject":
-        return {"reply": {**reply, "text": decided.sentence, "citations": [], "unsupported": []}, "origin": "person"}
+        return {"reply": {**reply, "text": decided.sentence, "citations": [], "unsupported": []}}
     return _written(parts, state, decided.args["answer"], reply, checker)
 
 
@@ -96,7 +97,7 @@ def _written(parts: GraphParts, state: ConvCoAState, text: str, reply: Reply, ch
     # Without a plan, the one item of the chain is the question itself.
     items = [*state["items"], item] if state["plan"]["nodes"] else [item]
     written: Reply = {**reply, "text": final, "citations": citations, "unsupported": unsupported}
-    return {"reply": written, "items": items, "origin": "person"}
+    return {"reply": written, "items": items}
 
 
 def finish(

@@ -46,7 +46,7 @@ def _plan(parts: GraphParts, state: ConvCoAState, runtime: TurnRuntime) -> Comma
     [decided] = decide([_plan_review(state, chain_type(parts.actions.actions, settings.max_sub_questions))])
     if decided.type == "reject":
         items = [{**chain_item(**node), "status": "failed", "reason": decided.reason} for node in plan["nodes"]]
-        return Command(update={"items": items, "reply": empty_reply(decided.sentence), "origin": "person"}, goto="remember")
+        return Command(update={"items": items, "reply": empty_reply(decided.sentence)}, goto="remember")
     update: Update = {}
     if decided.type == "edit":
         edited: Plan = {**plan, "optimized_question": decided.args["optimized_question"], "nodes": decided.args["chain"]}

@@ -114,7 +114,7 @@ class _CorrectCall:
         reply = {**state["reply"], "text": text, "confirmed": confirmed, "error": error or state["reply"]["error"]}
         if gate := self.request.gate:
             reply |= {"shown": gate.shown, "message_id": gate.message_id}
-        return {"items": items, "unsolved": [], "reply": reply, "origin": "correct"}
+        return {"items": items, "unsolved": [], "reply": reply}
 
     def _open_sentences(self) -> list[Unsolved]:
         """The sentences that failed, each with the evidence that it cites."""

@@ -90,7 +90,6 @@ def recall(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runti
         "depth": 0,
         "repaired": [],
         "reply": empty_reply(),
-        "origin": "",
     }
 
 

@@ -73,7 +73,6 @@ def verify(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runti
         "items": items,
         "unsolved": unsolved,
         "reply": {**state["reply"], "text": plan["draft_answer"] if stands else ""},
-        "origin": "plan" if stands else "",
         "depth": state["depth"] + 1,
     }
 

@@ -57,12 +57,7 @@ from langgraph_convcoa.verification.sentences import renumbered
 
 _log = logging.getLogger(__name__)
 _Way = frozenset[str]
-_REJECTED: dict[int | None, _Way] = {
-    400: frozenset({"schema", "usage"}),
-    422: frozenset({"schema", "usage"}),
-    404: frozenset({"schema"}),
-    501: frozenset({"schema"}),
-}
+_REJECTED = {400: _Way({"schema", "usage"}), 404: _Way({"schema"}), 422: _Way({"schema", "usage"}), 501: _Way({"schema"})}
 """Status -> the parts of a request that a server may reject with it: the JSON schema, the request for usage figures."""
 _EMPTY_CHAIN = re.compile(r'"chain"\s*+:\s*+\[\s*+\]')
 _ANSWER = re.compile(r'"final_answer"\s*+:\s*+"((?:[^"\\]|\\(?:u[0-9a-fA-F]{4}|[^u]))*+)("?)', re.DOTALL)
@@ -217,7 +212,7 @@ class ChatModelReasoner(Reasoner):
             raise error
         stream = attempt.stream
         if stream is None or not stream.begun:
-            best, rejected = attempt.best, _REJECTED.get(status_code(error), _Way())
+            best, rejected = attempt.best, _REJECTED.get(status_code(error) or 0, _Way())
             ways = list(dict.fromkeys([best, best - {"schema"}, best - {"usage"}, _Way()]))
             if usable := [way for way in ways[ways.index(attempt.way) + 1 :] if best - way <= rejected]:
                 return attempt._replace(way=usable[0])

@@ -73,7 +73,13 @@ def load_chat_model(
     except ImportError as error:
         raise ModelError(f"the model {name!r} needs a package that is not installed: {first_line(error)}") from error
     except Exception as error:
-        raise _load_error(name, error) from error
+        message = f"cannot build the model {name!r}: {first_line(error)}"
+        if "api_key" in str(error).lower() or "credentials" in str(error).lower():
+            provider = name.split(":", 1)[0].upper() if ":" in name else "OPENAI"
+            message = f"no key for the model {name!r}: set {provider}_API_KEY, or give --base-url for a local server"
+        elif isinstance(error, ValueError):
+            message = f'unknown model {name!r}: write PROVIDER:NAME such as "openai:gpt-4.1-mini"'
+        raise ModelError(message) from error
 
 
 def _load_transformers(name: str, *, load_in_8bit: bool, adapter: str | Path | None = None, **settings: Any) -> BaseChatModel:
@@ -115,16 +121,6 @@ def _adapted(model: Any, adapter: str | Path, *, merge: bool) -> Any:
         raise ModelError(f"{adapter} holds no adapter: name a folder that convcoa train-planner made, without --full")
     adapted = PeftModel.from_pretrained(model, str(adapter))
     return adapted.merge_and_unload() if merge else adapted
-
-
-def _load_error(name: str, error: Exception) -> ModelError:
-    text = str(error)
-    if "api_key" in text.lower() or "credentials" in text.lower():
-        provider = name.split(":", 1)[0].upper() if ":" in name else "OPENAI"
-        return ModelError(f"no key for the model {name!r}: set {provider}_API_KEY, or give --base-url for a local server")
-    if isinstance(error, ValueError):
-        return ModelError(f'unknown model {name!r}: write PROVIDER:NAME such as "openai:gpt-4.1-mini"')
-    return ModelError(f"cannot build the model {name!r}: {first_line(error)}")
 
 
 def chat_models(model: object, config: RunnableConfig | None = None) -> list[BaseChatModel]:
