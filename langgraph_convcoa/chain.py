@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Literal, NotRequired
+from typing import Any, Literal, NotRequired, cast
 
 from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
@@ -85,27 +84,8 @@ class ChainItem(TypedDict):
     paths: NotRequired[dict[str, list[str]]]
 
 
-def chain_item(
-    action: str,
-    sub_question: str,
-    guess_answer: str = "",
-    action_input: str = "",
-    *,
-    answer: str = "",
-    status: Status = "unsupported",
-    score: float = 0.0,
-    reason: str = "",
-    evidence: Iterable[str] = (),
-) -> ChainItem:
-    """Make an item of the chain. It has no answer until it is judged."""
-    return {
-        "action": action,
-        "sub_question": sub_question,
-        "guess_answer": guess_answer,
-        "action_input": action_input,
-        "answer": answer,
-        "status": status,
-        "score": score,
-        "reason": reason,
-        "evidence": list(evidence),
-    }
+def chain_item(action: str, sub_question: str, guess_answer: str = "", action_input: str = "") -> ChainItem:
+    """Make an item of the chain. It has no answer and no evidence until it is judged."""
+    step = {"action": action, "sub_question": sub_question, "guess_answer": guess_answer, "action_input": action_input}
+    open_: dict[str, Any] = {"answer": "", "status": "unsupported", "score": 0.0, "reason": "", "evidence": []}
+    return cast("ChainItem", step | open_)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
+from langchain_core.runnables import RunnableConfig
 from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
 
 from langgraph_convcoa.actions.base import BaseAction
@@ -20,6 +21,10 @@ def _setting(nodes: str, about: str, **options: Any) -> Any:
         options.setdefault("default", None)
     shown: dict[str, Any] = {"langgraph_nodes": nodes.split()}
     return Field(description=about, json_schema_extra=shown, **options)
+
+
+def _of_action(name: str, settings: type[BaseModel]) -> Any:
+    return _setting(name, f"Settings of the {name} action.", default_factory=settings)
 
 
 class ConvCoAContext(BaseModel):
@@ -116,15 +121,9 @@ class ConvCoAContext(BaseModel):
         default="",
         max_length=50,
     )
-    knowledge_retrieval: KnowledgeRetrievalSettings = _setting(
-        "knowledge_retrieval", "Settings of the knowledge_retrieval action.", default_factory=KnowledgeRetrievalSettings
-    )
-    web_querying: WebQueryingSettings = _setting(
-        "web_querying", "Settings of the web_querying action.", default_factory=WebQueryingSettings
-    )
-    data_analysis: DataAnalysisSettings = _setting(
-        "data_analysis", "Settings of the data_analysis action.", default_factory=DataAnalysisSettings
-    )
+    knowledge_retrieval: KnowledgeRetrievalSettings = _of_action("knowledge_retrieval", KnowledgeRetrievalSettings)
+    web_querying: WebQueryingSettings = _of_action("web_querying", WebQueryingSettings)
+    data_analysis: DataAnalysisSettings = _of_action("data_analysis", DataAnalysisSettings)
 
     def model_of(self, node: str) -> str | None:
         """The model that this run names for one node or for all nodes; None for the graph's own model.
@@ -166,5 +165,21 @@ def context_of(actions: Iterable[BaseAction]) -> type[ConvCoAContext]:
             continue
         if known and not (isinstance(known.annotation, type) and issubclass(known.annotation, BaseModel)):
             raise InputError(f"an action with settings cannot be called {action.name!r}: a setting of the turn has that name")
-        fields[action.name] = (model, _setting(action.name, f"Settings of the {action.name} action.", default_factory=model))
+        fields[action.name] = (model, _of_action(action.name, model))
     return create_model("ConvCoAContext", __base__=ConvCoAContext, **fields) if fields else ConvCoAContext
+
+
+def check_approve(names: Collection[str], actions: Collection[str], config: RunnableConfig | None = None) -> list[str]:
+    """Check the names of the setting `approve`; returns each name once.
+
+    Raises:
+        InputError: A name is neither an action of the graph nor a node whose result can be approved, or the graph of a run
+            (`config`) has no checkpointer.
+    """
+    known = ["plan", "correct", "answer", *actions]
+    if unknown := [name for name in names if name not in known]:
+        raise InputError(f"approve names {unknown[0]!r}: it takes {', '.join(known)}")
+    # LangGraph always sets the key. If a later version renames it, the check is skipped.
+    if names and config and config.get("configurable", {}).get("__pregel_checkpointer", True) is None:
+        raise InputError("approve needs a checkpointer, so that the turn can wait: build_graph(...).compile(checkpointer=...)")
+    return [name for name in known if name in names]

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from cachetools import LRUCache
 from langchain_core.retrievers import BaseRetriever
+from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.config import merge_configs
 from langchain_core.tools import BaseTool
+from langgraph._internal._runnable import RunnableCallable  # LangChain's own agents import it too
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import RetryPolicy
 from pydantic import ValidationError
@@ -17,31 +23,28 @@ from pydantic import ValidationError
 from langgraph_convcoa.actions.base import Action
 from langgraph_convcoa.actions.knowledge import Retriever
 from langgraph_convcoa.actions.runner import ActionRunner, as_actions, is_transient
-from langgraph_convcoa.context import ConvCoAContext, context_of
+from langgraph_convcoa.context import ConvCoAContext, check_approve, context_of
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.memory.conversation_memory import ConversationMemory
-from langgraph_convcoa.nodes.act import EXTRACTIVE_K, MODEL_K, aact, act, act_failed
-from langgraph_convcoa.nodes.answer import answer
+from langgraph_convcoa.nodes.answer import answer, remember
 from langgraph_convcoa.nodes.approve import approve
 from langgraph_convcoa.nodes.correct import acorrect, correct
-from langgraph_convcoa.nodes.decisions import check_approve
-from langgraph_convcoa.nodes.look import alook, look
-from langgraph_convcoa.nodes.parts import GraphParts, as_node
-from langgraph_convcoa.nodes.plan import after_plan, aplan, plan
-from langgraph_convcoa.nodes.recall import recall
-from langgraph_convcoa.nodes.remember import remember
-from langgraph_convcoa.nodes.repair import arepair, repair
-from langgraph_convcoa.nodes.verify import after_repair, after_verify, verify
+from langgraph_convcoa.nodes.parts import GraphParts, TurnRuntime, annotate
+from langgraph_convcoa.nodes.plan import aact, act, act_failed, after_plan, alook, aplan, look, plan, recall
+from langgraph_convcoa.nodes.verify import after_repair, after_verify, arepair, repair, verify
 from langgraph_convcoa.reasoning.base import Reasoner
+from langgraph_convcoa.reasoning.chat_model import ChatModelReasoner
 from langgraph_convcoa.reasoning.extractive.reasoner import ExtractiveReasoner
-from langgraph_convcoa.reasoning.wrapped import ChatModel
+from langgraph_convcoa.reasoning.models import ChatModel
 from langgraph_convcoa.retrieval.encoders.base import Encoder
 from langgraph_convcoa.state import ActionState, ConvCoAInput, ConvCoAOutput, ConvCoAState
+from langgraph_convcoa.usage import NodeUsage, UsageCounter
 from langgraph_convcoa.verification.trained import as_verifier
 from langgraph_convcoa.verification.verifier import Verifier
 
 Graph = StateGraph[ConvCoAState, ConvCoAContext, ConvCoAInput, ConvCoAOutput]
 
+_COUNTERS = 1_000
 _LOOK_UP_AGAIN = RetryPolicy(max_attempts=2, initial_interval=0.5, retry_on=is_transient)
 _NODES: dict[str, tuple[Callable[..., Any], Callable[..., Any] | None]] = {
     "recall": (recall, None),
@@ -117,17 +120,19 @@ def build_graph(
     settings_model = context_of(runner.actions.values())
     own_documents = runner.actions.get("knowledge_retrieval")
     without_model = ExtractiveReasoner(own_documents.encoder if own_documents else None)
-    own = _reasoner(reasoner, model, base_url, load_in_8bit, adapter) or without_model
+    _check_models(model, models, base_url, adapter, reasoner)
+    own = reasoner or without_model
+    if model is not None:
+        own = ChatModelReasoner(model, base_url=base_url, load_in_8bit=load_in_8bit, adapter=adapter)
     defaults = _settings(context, settings_model)
     check_approve(defaults.approve, runner.actions)
     parts = GraphParts(
         actions=runner,
-        reasoner_of=_reasoner_of(own, _models(models, model), base_url, load_in_8bit),
+        reasoner=_reasoner_of(own, models or {}, base_url, load_in_8bit),
         without_model=without_model,
         verifier=as_verifier(verifier),
         memory=ConversationMemory(partial(_query_encoder, runner)),
         defaults=defaults,
-        k=MODEL_K if own.plans_over_evidence else EXTRACTIVE_K,
     )
     graph: Graph = StateGraph(
         ConvCoAState, context_schema=settings_model, input_schema=ConvCoAInput, output_schema=ConvCoAOutput
@@ -138,15 +143,10 @@ def build_graph(
     for name, (work, awork) in _NODES.items():
         if name != "repair" or mended:
             to = (*names, "verify", "remember") if name == "approve" else None
-            graph.add_node(name, as_node(parts, name, work, awork), destinations=to)
+            graph.add_node(name, _as_node(parts, name, work, awork), destinations=to)
     for name in names:
-        graph.add_node(
-            name,
-            as_node(parts, name, act, aact),
-            input_schema=ActionState,
-            retry_policy=_LOOK_UP_AGAIN,
-            error_handler=partial(act_failed, parts),
-        )
+        node, failed = _as_node(parts, name, act, aact), partial(act_failed, parts)
+        graph.add_node(name, node, input_schema=ActionState, retry_policy=_LOOK_UP_AGAIN, error_handler=failed)
         graph.add_edge(name, "verify")
     graph.add_edge(START, "recall")
     graph.add_edge("recall", "look")
@@ -162,6 +162,48 @@ def build_graph(
     graph.add_edge("answer", "remember")
     graph.add_edge("remember", END)
     return graph
+
+
+def _as_node(
+    parts: GraphParts, name: str, work: Callable[..., Any], awork: Callable[..., Awaitable[Any]] | None = None
+) -> RunnableCallable:
+    """Make a node of the graph from a function and its async twin. Without a twin, the function runs in a thread.
+
+    Both are called as `work(parts, state, config, runtime)` with a config that counts model calls. The costs of the node are
+    added to its update, and its facts to the trace. If a node fails, its counter is kept until the turn is resumed.
+    """
+    counters: LRUCache[tuple[Any, str], UsageCounter] = LRUCache(_COUNTERS)
+    lock = threading.Lock()
+
+    def turn_of(state: Any, config: RunnableConfig) -> tuple[Any, str]:
+        return config.get("configurable", {}).get("thread_id"), state.get("asked_message_id") or ""
+
+    def counter_of(state: Any, config: RunnableConfig) -> UsageCounter:
+        turn = turn_of(state, config)
+        with lock:
+            # The input of an action node has no message id, and its counter is not kept.
+            return counters.setdefault(turn, UsageCounter()) if turn[1] else UsageCounter()
+
+    def finish(state: Any, config: RunnableConfig, update: Any, cost: NodeUsage) -> Any:
+        with lock:
+            counters.pop(turn_of(state, config), None)
+        if isinstance(update, dict) and name not in update.get("costs", {}):
+            update = {**update, "costs": {**update.get("costs", {}), name: cost}}
+        return annotate(state, update)
+
+    def run(state: Any, config: RunnableConfig, runtime: TurnRuntime) -> Any:
+        start, counter = time.perf_counter(), counter_of(state, config)
+        update = work(parts, state, merge_configs(config, {"callbacks": [counter]}), runtime)
+        return finish(state, config, update, counter.cost(time.perf_counter() - start))
+
+    async def arun(state: Any, config: RunnableConfig, runtime: TurnRuntime) -> Any:
+        if awork is None:
+            return await asyncio.to_thread(run, state, config, runtime)
+        start, counter = time.perf_counter(), counter_of(state, config)
+        update = await awork(parts, state, merge_configs(config, {"callbacks": [counter]}), runtime)
+        return finish(state, config, update, counter.cost(time.perf_counter() - start))
+
+    return RunnableCallable(run, arun, name=name, trace=False)
 
 
 def _query_encoder(runner: ActionRunner) -> Encoder | None:
@@ -180,14 +222,14 @@ def _settings(context: ConvCoAContext | dict[str, Any] | None, model: type[ConvC
         raise InputError(f"the setting {'.'.join(map(str, first['loc'])) or 'context'!r}: {first['msg']}") from error
 
 
-def _reasoner(
-    reasoner: Reasoner | None,
+def _check_models(
     model: str | ChatModel | None,
+    models: Mapping[str, str | ChatModel] | None,
     base_url: str | None,
-    load_in_8bit: bool,
     adapter: str | Path | None,
-) -> Reasoner | None:
-    """The given reasoner, or one for the model; None if neither is given."""
+    reasoner: Reasoner | None,
+) -> None:
+    """Check the arguments of `build_graph` that say who plans and corrects."""
     if reasoner is not None and not isinstance(reasoner, Reasoner):
         raise InputError(f"the reasoner must be a Reasoner with plan and correct, not {type(reasoner).__name__}")
     if base_url is not None and model is None:
@@ -196,45 +238,31 @@ def _reasoner(
         raise InputError('adapter needs a model: give the one that it was trained on, "huggingface:PATH_OR_NAME"')
     if reasoner is not None and model is not None:
         raise InputError("give a model or a reasoner, not both")
-    return reasoner if model is None else _chat_model(model, base_url, load_in_8bit, adapter)
-
-
-def _chat_model(
-    model: str | ChatModel, base_url: str | None, load_in_8bit: bool = False, adapter: str | Path | None = None
-) -> Reasoner:
-    from langgraph_convcoa.reasoning.chat_model import ChatModelReasoner
-
-    return ChatModelReasoner(model, base_url=base_url, load_in_8bit=load_in_8bit, adapter=adapter)
-
-
-def _models(models: Mapping[str, str | ChatModel] | None, model: str | ChatModel | None) -> Mapping[str, str | ChatModel]:
-    """Check the models of single nodes."""
     if models and not isinstance(models, Mapping):
         raise InputError(f"models must be a dict from a node to its model, not {type(models).__name__}")
     if models and model is None:
         raise InputError("models goes with model, which the other nodes ask: give both")
     if unknown := [name for name in models or () if name not in _ASKING]:
         raise InputError(f"models: no node called {unknown[0]!r} asks a model; those that do are {', '.join(_ASKING)}")
-    return models or {}
 
 
 def _reasoner_of(
     own: Reasoner, models: Mapping[str, str | ChatModel], base_url: str | None, load_in_8bit: bool
-) -> Callable[[str, str | None], Reasoner]:
+) -> Callable[[str, ConvCoAContext], Reasoner]:
     """Make the function that gives a node's reasoner: for the model that a run names (built once), else the graph's own."""
     of_nodes = {}
     for node, model in models.items():
         local = isinstance(model, str) and model.strip().startswith("huggingface:")
-        of_nodes[node] = _chat_model(model, base_url, load_in_8bit and local)
+        of_nodes[node] = ChatModelReasoner(model, base_url=base_url, load_in_8bit=load_in_8bit and local)
     named: dict[str, Reasoner] = {}
     lock = threading.Lock()
 
-    def reasoner_of(node: str, model: str | None) -> Reasoner:
-        if not model:
+    def reasoner_of(node: str, settings: ConvCoAContext) -> Reasoner:
+        if not (name := settings.model_of(node)):
             return of_nodes.get(node, own)
         with lock:
-            if model not in named:
-                named[model] = _chat_model(model, base_url)
-            return named[model]
+            if name not in named:
+                named[name] = ChatModelReasoner(name, base_url=base_url)
+            return named[name]
 
     return reasoner_of

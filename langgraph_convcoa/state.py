@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from typing import Annotated, Literal
+from typing import Annotated
 
 from langchain_core.documents import Document
 from langchain_core.messages import AnyMessage
@@ -69,11 +69,6 @@ class Reply(TypedDict):
     error: str
 
 
-Origin = Literal["", "plan", "correct", "chain", "quotes", "person"]
-"""Where an answer comes from: the planning call, the second call, the chain, quotes because the model was down, or a person;
-"" while it is open."""
-
-
 def empty_reply(text: str = "") -> Reply:
     """A reply that is only text, or not written yet."""
     return {
@@ -129,7 +124,6 @@ class ConvCoAState(ThreadState, total=False):
     repaired: list[int]
     costs: Annotated[dict[str, NodeUsage], add_costs]
     reply: Reply
-    origin: Origin
 
 
 class ActionState(TypedDict):
@@ -147,6 +141,6 @@ class ActionState(TypedDict):
     history: list[tuple[str, str]]
 
 
-def pairs_of(state: ConvCoAState) -> list[tuple[str, str]]:
+def pairs_of(state: ConvCoAState | ActionState) -> list[tuple[str, str]]:
     """The history as tuples; a checkpoint returns lists."""
     return [(question, answer) for question, answer in state["history"]]

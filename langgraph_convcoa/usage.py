@@ -73,12 +73,7 @@ class UsageCounter(BaseCallbackHandler):
         self.output_tokens = 0
 
     def on_chat_model_start(
-        self,
-        serialized: dict[str, Any],
-        messages: list[list[BaseMessage]],
-        *,
-        run_id: UUID,
-        **kwargs: Any,
+        self, serialized: dict[str, Any], messages: list[list[BaseMessage]], *, run_id: UUID, **kwargs: Any
     ) -> None:
         with self._lock:
             self.llm_calls += 1
@@ -107,10 +102,5 @@ class UsageCounter(BaseCallbackHandler):
 
     def cost(self, seconds: float) -> NodeUsage:
         """The cost of a node that took `seconds`, with the counts so far."""
-        return {
-            "llm_calls": self.llm_calls,
-            "input_tokens": self.input_tokens,
-            "output_tokens": self.output_tokens,
-            "retrievals": 0,
-            "seconds": seconds,
-        }
+        counted = {"llm_calls": self.llm_calls, "input_tokens": self.input_tokens, "output_tokens": self.output_tokens}
+        return cast("NodeUsage", {**node_usage(seconds), **counted})

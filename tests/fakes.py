@@ -18,7 +18,7 @@ from pydantic import BaseModel, Field, PrivateAttr
 
 from langgraph_convcoa.actions.base import ActionRequest
 from langgraph_convcoa.chain import ChainItem, Status
-from langgraph_convcoa.nodes.decisions import Decided, Review, decide
+from langgraph_convcoa.nodes.approve import Decided, Review, decide
 from langgraph_convcoa.verification.verifier import LexicalVerifier
 
 WORDS = LexicalVerifier(0.4)
@@ -89,7 +89,7 @@ def decided_by(response: Any, reviews: Sequence[Review]) -> list[Decided]:
     def respond(value: Any, response_schema: type[BaseModel]) -> Any:
         return response_schema.model_validate(response)
 
-    with mock.patch("langgraph_convcoa.nodes.decisions.interrupt", respond):
+    with mock.patch("langgraph_convcoa.nodes.approve.interrupt", respond):
         return decide(reviews)
 
 

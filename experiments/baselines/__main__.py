@@ -9,7 +9,7 @@ from langgraph_convcoa.cli.console import print_report
 from langgraph_convcoa.cli.documents import documents_of, open_cache, open_retriever, place_of
 from langgraph_convcoa.evaluation.qa import RunPlan, evaluate_methods
 from langgraph_convcoa.evaluation.runs.run import RunSettings
-from langgraph_convcoa.nodes.act import MODEL_K
+from langgraph_convcoa.nodes.plan import MODEL_K
 
 _MAX_MB = 1_000.0
 

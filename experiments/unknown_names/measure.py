@@ -23,7 +23,7 @@ from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.evaluation.metrics import refuses
 from langgraph_convcoa.evaluation.reports.kit import Report, Table, percent
 from langgraph_convcoa.graph import build_graph
-from langgraph_convcoa.nodes.act import EXTRACTIVE_K
+from langgraph_convcoa.nodes.plan import EXTRACTIVE_K
 from langgraph_convcoa.reasoning.extractive.reasoner import ExtractiveReasoner
 from langgraph_convcoa.retrieval.encoders.base import Encoder
 from langgraph_convcoa.retrieval.encoders.cache import PatternCache

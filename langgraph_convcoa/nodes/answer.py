@@ -1,25 +1,40 @@
-"""The node `answer`: the final cited answer, without a model call. A person decides about it if `approve` says so."""
+"""The last nodes, without a model call: `answer` makes the final cited answer, `remember` saves the round and the messages.
+
+A person decides about the answer if `approve` says so. Only `remember` adds to what a thread keeps.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+import time
+import uuid
+from collections.abc import Collection, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
 
 from langchain_core.documents import Document
+from langchain_core.messages import AIMessage
+from langchain_core.messages.content import Citation as CitationAnnotation
 from langchain_core.runnables import RunnableConfig
+from langgraph.types import Overwrite
 
-from langgraph_convcoa.chain import SOLVED, ChainItem, chain_item
-from langgraph_convcoa.memory.knowledge_set import Citation
+from langgraph_convcoa.chain import SOLVED, SUPPORTED, ChainItem, chain_item
+from langgraph_convcoa.memory import sharing
+from langgraph_convcoa.memory.evidence import remember_evidence
+from langgraph_convcoa.memory.knowledge_set import Citation, ContextualKnowledgeSet, RoundExtra
+from langgraph_convcoa.nodes.approve import NeededText, Review, arguments, decide
 from langgraph_convcoa.nodes.correct import STANDS_IN
-from langgraph_convcoa.nodes.decisions import ANSWER, CORRECT, NeededText, Review, arguments, decide
-from langgraph_convcoa.nodes.evidence import numbers_of
-from langgraph_convcoa.nodes.parts import GraphParts, TurnRuntime, Update, emit, show
-from langgraph_convcoa.state import ConvCoAState, Reply
+from langgraph_convcoa.nodes.parts import GraphParts, TurnRuntime, Update, emit, merge_findings, show
+from langgraph_convcoa.state import ConvCoAState, Finding, Reply, pairs_of
 from langgraph_convcoa.text.citations import CitationFilter, without_marks
 from langgraph_convcoa.text.words import STOPS
+from langgraph_convcoa.usage import NodeUsage, node_usage, total_usage
 from langgraph_convcoa.verification.answers import CheckedSentence, Checker
 from langgraph_convcoa.verification.premise import Evidence
-from langgraph_convcoa.verification.sentences import renumbered
+from langgraph_convcoa.verification.sentences import renumbered, statements
 
+_REMEMBERED_PER_LOOK = 5
+_MARK = re.compile(r"\[(\d+)\]")
 BY_A_PERSON = "written by a person"
 """The `reason` of a chain item whose answer a person wrote."""
 _QUOTE_CHARACTERS = 300
@@ -31,14 +46,16 @@ def answer(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runti
 
     The event `answer` lists the sentences that no evidence supports.
     """
-    reply, origin = state["reply"], state["origin"]
+    reply = state["reply"]
     checker = parts.checker(state, parts.settings(runtime))
     text, citations, checked, removed = finish(reply["text"], state["items"], checker, reply["confirmed"])
     if reply["error"]:
         text = f"The model did not answer ({without_marks(reply['error'])}); these are quotes.\n\n{text}"
-    final: Reply = {**reply, "text": text, "citations": citations, "unsupported": _unsupported(checked)}
-    update: Update = {"reply": final, "origin": "quotes" if reply["error"] else origin if reply["text"] else "chain"}
-    if ANSWER in state["approve"] or (CORRECT in state["approve"] and origin != "plan"):
+    unsupported = [sentence.plain for sentence in checked if not sentence.stands]
+    final: Reply = {**reply, "text": text, "citations": citations, "unsupported": unsupported}
+    update: Update = {"reply": final}
+    planned = reply["text"] and "correct" not in state["costs"]
+    if "answer" in state["approve"] or ("correct" in state["approve"] and not planned):
         update |= _reviewed(parts, state, final, checker)
         final, removed = update["reply"], 0
     emit({"type": "answer", "unsupported": final["unsupported"], "removed_citations": removed})
@@ -48,19 +65,15 @@ def answer(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runti
     return update
 
 
-def _unsupported(checked: Sequence[CheckedSentence]) -> list[str]:
-    return [sentence.plain for sentence in checked if not sentence.stands]
-
-
 def _reviewed(parts: GraphParts, state: ConvCoAState, reply: Reply, checker: Checker) -> Update:
     """Interrupt the turn until a person has decided about the answer; returns what changes."""
     sources = [f"[{n}] {c['source']}: “{c['quote']}”" for n, c in enumerate(reply["citations"], start=1)]
     about = "\n".join([f"The answer to “{state['asked']}”, before it is kept.", *sources])
-    [decided] = decide([Review(ANSWER, arguments(answer=(NeededText, reply["text"])), about)])
+    [decided] = decide([Review("answer", arguments(answer=(NeededText, reply["text"])), about)])
     if decided.type == "approve":
         return {}
     if decided.type == "reject":
-        return {"reply": {**reply, "text": decided.sentence, "citations": [], "unsupported": []}, "origin": "person"}
+        return {"reply": {**reply, "text": decided.sentence, "citations": [], "unsupported": []}}
     return _written(parts, state, decided.args["answer"], reply, checker)
 
 
@@ -69,23 +82,22 @@ def _written(parts: GraphParts, state: ConvCoAState, text: str, reply: Reply, ch
 
     Its citations are checked and completed like a model's. A sentence that no evidence supports stays, and the chain names it.
     """
-    numbers = numbers_of(checker.evidence)
+    numbers = _numbers(checker.evidence)
     text = renumbered(text, [numbers.get(citation["id"], 0) for citation in reply["citations"]])
     final, citations, checked, _ = finish(text, [], checker, reply["confirmed"])
-    unsupported = _unsupported(checked)
-    item = chain_item(
-        next(iter(parts.actions.actions)),
-        state["plan"]["optimized_question"],
-        answer=" ".join(sentence.plain for sentence in checked),
-        status="unsupported" if unsupported else "corrected",
-        score=min((sentence.verdict.score for sentence in checked), default=0.0),
-        reason=f"{BY_A_PERSON}; no evidence supports “{unsupported[0]}”" if unsupported else BY_A_PERSON,
-        evidence=[citation["id"] for citation in citations],
-    )
+    unsupported = [sentence.plain for sentence in checked if not sentence.stands]
+    item: ChainItem = {
+        **chain_item(next(iter(parts.actions.actions)), state["plan"]["optimized_question"]),
+        "answer": " ".join(sentence.plain for sentence in checked),
+        "status": "unsupported" if unsupported else "corrected",
+        "score": min((sentence.verdict.score for sentence in checked), default=0.0),
+        "reason": f"{BY_A_PERSON}; no evidence supports “{unsupported[0]}”" if unsupported else BY_A_PERSON,
+        "evidence": [citation["id"] for citation in citations],
+    }
     # Without a plan, the one item of the chain is the question itself.
     items = [*state["items"], item] if state["plan"]["nodes"] else [item]
     written: Reply = {**reply, "text": final, "citations": citations, "unsupported": unsupported}
-    return {"reply": written, "items": items, "origin": "person"}
+    return {"reply": written, "items": items}
 
 
 def finish(
@@ -102,9 +114,14 @@ def finish(
     return text, citations, checked, marks.removed + sum(sentence.removed for sentence in checked)
 
 
+def _numbers(evidence: Sequence[Document]) -> dict[str, int]:
+    """The number under which each document is cited."""
+    return {str(document.id): number for number, document in enumerate(evidence, 1)}
+
+
 def from_chain(items: Sequence[ChainItem], evidence: Sequence[Document]) -> str:
     """The answers of the chain in order, with citations. A sub-question without an answer is named."""
-    numbers = numbers_of(evidence)
+    numbers = _numbers(evidence)
     parts: list[str] = []
     for item in items:
         question = without_marks(item["sub_question"])
@@ -126,12 +143,17 @@ def from_chain(items: Sequence[ChainItem], evidence: Sequence[Document]) -> str:
 
 def citation_of(document: Document, number: int, checked: Sequence[CheckedSentence]) -> Citation:
     """A citation whose quote holds the document's own words for each sentence that cites it."""
-    quotes: dict[str, int] = {}
-    for sentence in checked:
-        if number in sentence.cited:
-            for quote in _quotes(sentence.cited[number], document) or _quotes(sentence.plain, document):
-                quotes.setdefault(quote, document.page_content.find(quote))
-    quote = _joined(quotes)
+    citing = [sentence for sentence in checked if number in sentence.cited]
+    quotes = [one for s in citing for one in _quotes(s.cited[number], document) or _quotes(s.plain, document)]
+    quote = ""
+    # In the order of the document, with … between them.
+    for one in sorted(dict.fromkeys(quotes), key=document.page_content.find):
+        if any(one != other and one in other for other in quotes):
+            continue
+        longer = f"{quote} … {one}" if quote else one
+        if len(longer) > _LONGEST_QUOTE and quote:
+            break
+        quote = longer
     if query := document.metadata.get("query"):
         # A figure is quoted with the query that computed it and its row of the table.
         quote = f"{query} gives {quote}" if quote.startswith("|") else ""
@@ -153,15 +175,123 @@ def _quotes(claim: str, document: Document) -> list[str]:
     return found
 
 
-def _joined(quotes: dict[str, int]) -> str:
-    """Quotes in the order of their document, with … between them."""
-    ordered = sorted(quotes, key=lambda quote: quotes[quote])
-    text = ""
-    for quote in ordered:
-        if any(quote != other and quote in other for other in ordered):
+def remember(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runtime: TurnRuntime) -> Update:
+    """Save the round; no model call."""
+    start = time.perf_counter()
+    settings = parts.settings(runtime)
+    items, reply = state["items"], state["reply"]
+    text, citations, unsupported = reply["text"], reply["citations"], reply["unsupported"]
+    documents = {str(document.id): document for document in merge_findings(state["findings"]).documents}
+    knowledge = ContextualKnowledgeSet.load(state.get("knowledge_set"))
+    knowledge.seed(pairs_of(state))
+    extra: RoundExtra = {
+        "chain": items,
+        "citations": citations,
+        "unsupported": unsupported,
+        "time": datetime.now(UTC).isoformat(timespec="seconds"),
+        "evidence": _uncited(items, documents, citations),
+    }
+    solved = [(item["sub_question"], summary(item, documents)) for item in items]
+    knowledge.add_round(state["asked"], state["plan"]["optimized_question"], solved, text, extra)
+    entry = knowledge.rounds[-1]
+    if settings.share_knowledge:
+        sharing.share_round(*sharing.parts_of(runtime.store, settings.user_id, config), entry)
+    messages: list[Any] = []
+    titles = {id_: str(document.metadata.get("title") or "") for id_, document in documents.items()}
+    if not any(message.id == state["asked_message_id"] for message in state.get("messages", [])):
+        # A dict, because a message stream would show a message as a part of the answer.
+        messages.append({"role": "user", "content": state["asked"], "id": state["asked_message_id"]})
+    messages.append(answer_message(text, citations, titles=titles, message_id=reply["message_id"] or str(uuid.uuid4())))
+    found = [
+        document
+        for finding in state["findings"]
+        for document in finding["documents"][:_REMEMBERED_PER_LOOK]
+        # A piece that was made for this question only is not kept.
+        if not {"query", "extract"} & document.metadata.keys()
+    ]
+    evidence_memory = remember_evidence(state.get("evidence_memory") or [], found, entry["round"], settings.evidence_memory)
+    costs = {**state["costs"], "remember": node_usage(time.perf_counter() - start)}
+    seconds = _turn_seconds(costs, state["findings"], parts.actions.actions)
+    return {
+        "messages": messages,
+        "knowledge_set": knowledge.export(),
+        "answer": text,
+        "citations": citations,
+        "unsupported": unsupported,
+        "chain": items,
+        "evidence_memory": evidence_memory,
+        "usage": total_usage(costs, seconds, len(state["recalled"]), state["reused"]),
+        # The turn is over: nothing of it is left in the next turn's checkpoints.
+        "asked_message_id": "",
+        "findings": Overwrite([]),
+        "recalled": [],
+        "shared": [],
+    }
+
+
+def summary(item: ChainItem, documents: Mapping[str, Document]) -> str:
+    """The answer of a sub-question with its quote, for the knowledge set."""
+    if not item["answer"]:
+        return "could not be looked up" if item["status"] == "failed" else "not found"
+    lead = documents.get(item["evidence"][0]) if item["evidence"] else None
+    quote = str(lead.metadata.get("quote") or "")[:300] if lead else ""
+    return f"{item['answer']} — “{quote}”" if quote and quote not in item["answer"] else item["answer"]
+
+
+def _uncited(items: Sequence[ChainItem], documents: Mapping[str, Document], citations: Sequence[Citation]) -> list[Citation]:
+    """The first document of each solved item, if the answer does not cite it."""
+    known = {citation["id"] for citation in citations}
+    leads: dict[str, Citation] = {}
+    for item in items:
+        lead = item["evidence"][0] if item["evidence"] and item["status"] in SUPPORTED else ""
+        if lead in documents and lead not in known:
+            metadata, text = documents[lead].metadata, documents[lead].page_content
+            quote = str(metadata.get("quote") or text)[:300]
+            leads.setdefault(lead, {"id": lead, "source": str(metadata.get("source") or lead), "quote": quote})
+    return list(leads.values())
+
+
+def _turn_seconds(costs: Mapping[str, NodeUsage], findings: Sequence[Finding], actions: Collection[str]) -> float:
+    """Seconds of a turn: the sum over its nodes, and for each depth the longest of the parallel branches."""
+    depths = {finding["depth"] for finding in findings} - {0}  # depth 0 is in the time of the node `look`
+    longest = [max(finding["seconds"] for finding in findings if finding["depth"] == depth) for depth in depths]
+    return sum(cost["seconds"] for node, cost in costs.items() if node not in actions) + sum(longest)
+
+
+def answer_message(
+    text: str, citations: Sequence[Citation], *, titles: Mapping[str, str] | None = None, message_id: str | None = None
+) -> AIMessage:
+    """The answer as a message: one text block of LangChain's standard content, with an annotation for each citation.
+
+    `titles` maps ids of documents to titles; by default the title is the source.
+    """
+    block = {"type": "text", "text": text, "annotations": citation_annotations(text, citations, titles)}
+    content: list[str | dict[Any, Any]] = [block]
+    # The format of the blocks: other LangChain model packages translate it.
+    return AIMessage(content, id=message_id, response_metadata={"output_version": "v1"})
+
+
+def citation_annotations(
+    text: str, citations: Sequence[Citation], titles: Mapping[str, str] | None = None
+) -> list[CitationAnnotation]:
+    """One annotation for each [n] in each sentence, in order. It covers the sentence; [1] is the first citation."""
+    spans = [(statement.start, statement.end) for statement in statements(text)]
+    found: dict[tuple[int, int, int], CitationAnnotation] = {}
+    for mark in _MARK.finditer(text):
+        number = int(mark.group(1)[:9])
+        if not 0 < number <= len(citations):
             continue
-        longer = f"{text} … {quote}" if text else quote
-        if len(longer) > _LONGEST_QUOTE and text:
-            break
-        text = longer
-    return text
+        start, end = next(((a, b) for a, b in spans if a <= mark.start() < b), mark.span())
+        id_, source, quote = (citations[number - 1][key] for key in ("id", "source", "quote"))
+        annotation: CitationAnnotation = {
+            "type": "citation",
+            "title": (titles or {}).get(id_) or source or id_,
+            "start_index": start,
+            "end_index": end,
+            "cited_text": quote,
+            "extras": {"id": id_, "source": source, "number": number},
+        }
+        if source.lower().startswith(("http://", "https://")):
+            annotation["url"] = source
+        found.setdefault((start, end, number), annotation)
+    return list(found.values())

@@ -12,13 +12,11 @@ from langchain_core.runnables import RunnableConfig
 
 from langgraph_convcoa.actions.runner import reason_of
 from langgraph_convcoa.chain import SOLVED, ChainItem, Status
+from langgraph_convcoa.errors import ModelError
 from langgraph_convcoa.errors.redaction import secrets_of
-from langgraph_convcoa.nodes.decisions import ANSWER, CORRECT
-from langgraph_convcoa.nodes.evidence import TurnEvidence, merge_findings
-from langgraph_convcoa.nodes.parts import GraphParts, TurnRuntime, Update, emit_status
+from langgraph_convcoa.nodes.parts import LOOKED, GraphParts, TurnEvidence, TurnRuntime, Update, emit_status, merge_findings
 from langgraph_convcoa.nodes.verify import judge, put_first, score_claims
 from langgraph_convcoa.reasoning.base import Corrected, Correction, CorrectRequest, Unsolved
-from langgraph_convcoa.reasoning.models import ModelCallError
 from langgraph_convcoa.state import ConvCoAState, pairs_of
 from langgraph_convcoa.text.citations import without_marks
 from langgraph_convcoa.text.clean import cut_answer, cut_field
@@ -28,7 +26,7 @@ from langgraph_convcoa.verification.premise import Evidence
 from langgraph_convcoa.verification.sentences import is_sentence
 from langgraph_convcoa.verification.verifier import Verifier
 
-SWITCHED_OFF = "corrections are switched off"
+_SWITCHED_OFF = "corrections are switched off"
 STANDS_IN = "the best evidence stands in"
 _LIST_MARK = re.compile(rf"{LIST_MARK}\s+")
 
@@ -37,7 +35,7 @@ def correct(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runt
     """Ask the model once; if the call fails, the best sentence of the evidence stands in."""
     call = _CorrectCall(parts, state, config, runtime)
     if not call.settings.max_corrections:
-        return call.update(Corrected(), SWITCHED_OFF)
+        return call.update(Corrected(), _SWITCHED_OFF)
     try:
         corrected = call.reasoner.correct(call.request, config)
     except Exception as error:  # noqa: BLE001 - an error without a substitute is raised again
@@ -49,7 +47,7 @@ async def acorrect(parts: GraphParts, state: ConvCoAState, config: RunnableConfi
     """As `correct`. Threads make the prompt and verify the answer."""
     call = await asyncio.to_thread(_CorrectCall, parts, state, config, runtime)
     if not call.settings.max_corrections:
-        return await asyncio.to_thread(call.update, Corrected(), SWITCHED_OFF)
+        return await asyncio.to_thread(call.update, Corrected(), _SWITCHED_OFF)
     try:
         corrected = await call.reasoner.acorrect(call.request, config)
     except Exception as error:  # noqa: BLE001 - as above
@@ -83,13 +81,13 @@ class _CorrectCall:
             history=pairs_of(state),
             knowledge=state["knowledge_view"],
             language=settings.language,
-            gate=parts.gate(state, settings, config, {CORRECT, ANSWER}) if streams else None,
+            gate=parts.gate(state, settings, config, {"correct", "answer"}) if streams else None,
         )
 
     def without_model(self, error: Exception) -> Update:
         """Answer with quotes or the best evidence; raise the error if nothing can stand in, or a sentence was streamed."""
         shown = self.request.gate is not None and self.request.gate.shown
-        if self.settings.quote_without_model and isinstance(error, ModelCallError) and not shown and not self._draft:
+        if self.settings.quote_without_model and isinstance(error, ModelError) and not shown and not self._draft:
             return self.update(self._parts.without_model.correct(self.request), error=str(error))
         if shown or not self.request.items:
             raise error
@@ -106,15 +104,17 @@ class _CorrectCall:
             verifier, threshold = self._parts.verifier, self.settings.threshold
             items = apply_corrections(state["items"], self.request.items, given, failure, self._evidence, verifier, threshold)
             text = cut_answer(corrected.answer)
-            if any(item["status"] in SOLVED for item in items) and not _says(checker.check(text)):
+            # Models may write nonsense: a sentence says something if it is supported, or stands and has several words.
+            says = any(one.verdict.supported or (one.stands and " " in one.plain) for one in checker.check(text))
+            if not says and any(item["status"] in SOLVED for item in items):
                 text = ""
         for index, item in enumerate(items):
             if self._draft or index in state["unsolved"]:
-                emit_status(index, item, item["status"], item["score"], item["reason"])
+                emit_status(index, item)
         reply = {**state["reply"], "text": text, "confirmed": confirmed, "error": error or state["reply"]["error"]}
         if gate := self.request.gate:
             reply |= {"shown": gate.shown, "message_id": gate.message_id}
-        return {"items": items, "unsolved": [], "reply": reply, "origin": "correct"}
+        return {"items": items, "unsolved": [], "reply": reply}
 
     def _open_sentences(self) -> list[Unsolved]:
         """The sentences that failed, each with the evidence that it cites."""
@@ -126,17 +126,12 @@ class _CorrectCall:
         ]
 
     def _open_items(self) -> list[Unsolved]:
-        found, looked = self._evidence.found, self._evidence.looked
+        found, looked = self._evidence.found, self._evidence.found[LOOKED].documents
         return [
             Unsolved(index, item["sub_question"], item["guess_answer"], found[index].documents or looked)
             for index, item in enumerate(self._state["items"])
             if index in self._state["unsolved"]
         ]
-
-
-def _says(answer: Sequence[CheckedSentence]) -> bool:
-    """True if a sentence of an answer is supported, or stands and has several words; models may write nonsense."""
-    return any(sentence.verdict.supported or (sentence.stands and " " in sentence.plain) for sentence in answer)
 
 
 def apply_corrections(
@@ -179,8 +174,14 @@ def apply_corrections(
 
 
 def _stand_in(open_item: Unsolved, failure: str) -> Correction:
-    """The best sentence of the evidence as a correction: partial, so that no later turn recalls it as an answer."""
-    answer = without_marks(_best_sentence(open_item))
+    """The sentence of the evidence that is closest to the sub-question, as a correction. Titles and headings are no sentences.
+
+    The correction is partial, so that no later turn recalls it as an answer.
+    """
+    evidence = Evidence.of(open_item.evidence)
+    quotes = [str(document.metadata.get("quote") or "") for document in open_item.evidence]
+    texts = [*evidence.quotes(open_item.sub_question)[:1], *quotes, *(piece.text for piece in evidence.pieces)]
+    answer = without_marks(next((text for text in texts if not _is_heading(text, open_item.evidence)), ""))
     if not answer:
         return Correction(open_item.index, "", "no sentence of the evidence is an answer", supported=False)
     reason = f"{STANDS_IN}: {failure or 'the model gave no answer to this sub-question'}"
@@ -233,14 +234,6 @@ def apply_to_answer(
 
 def _same(answer: str, guess: str) -> bool:
     return "".join(answer.split()).casefold().rstrip(".") == "".join(guess.split()).casefold().rstrip(".")
-
-
-def _best_sentence(open_item: Unsolved) -> str:
-    """The sentence of the evidence that is closest to the sub-question; "" if there are only titles and headings."""
-    evidence = Evidence.of(open_item.evidence)
-    quotes = [str(document.metadata.get("quote") or "") for document in open_item.evidence]
-    texts = [*evidence.quotes(open_item.sub_question)[:1], *quotes, *(piece.text for piece in evidence.pieces)]
-    return next((text for text in texts if not _is_heading(text, open_item.evidence)), "")
 
 
 def _is_heading(text: str, evidence: Sequence[Document]) -> bool:

@@ -1,33 +1,30 @@
-"""The parts that the nodes of a graph share, the wrapper that makes a function a node, and the events of nodes."""
+"""What all nodes use: the parts of their graph, events, the facts in a trace, and the evidence of a turn."""
 
 from __future__ import annotations
 
-import asyncio
 import threading
-import time
-from collections.abc import Awaitable, Callable
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
-from cachetools import LRUCache, TTLCache
+from cachetools import TTLCache
+from langchain_core.documents import Document
 from langchain_core.messages import AIMessageChunk
 from langchain_core.runnables import RunnableConfig
-from langchain_core.runnables.config import merge_configs
-from langgraph._internal._runnable import RunnableCallable  # LangChain's own agents import it too
 from langgraph.config import get_stream_writer
 from langgraph.graph.message import push_message
 from langgraph.pregel._messages import StreamMessagesHandler
 from langgraph.runtime import Runtime, get_runtime
+from langgraph.types import Command
+from langsmith.run_helpers import get_current_run_tree
 
 from langgraph_convcoa.actions.runner import ActionRunner
 from langgraph_convcoa.chain import ChainItem
 from langgraph_convcoa.context import ConvCoAContext
 from langgraph_convcoa.memory.conversation_memory import ConversationMemory
-from langgraph_convcoa.nodes.evidence import merge_findings
-from langgraph_convcoa.nodes.tracing import annotate
 from langgraph_convcoa.reasoning.base import Reasoner
-from langgraph_convcoa.state import ActionState, ConvCoAState, PlannedNode, pairs_of
-from langgraph_convcoa.usage import NodeUsage, UsageCounter
+from langgraph_convcoa.state import ActionState, ConvCoAState, Finding, pairs_of
 from langgraph_convcoa.verification.answers import Checker, SentenceGate
 from langgraph_convcoa.verification.verifier import Verifier
 
@@ -35,7 +32,10 @@ Update = dict[str, Any]
 """The part of the state that a node changes."""
 TurnRuntime = Runtime[ConvCoAContext]
 """LangGraph's runtime: the context of the run and its store."""
-_CHECKERS, _CHECKER_SECONDS, _COUNTERS = 32, 120.0, 1_000
+LOOKED = -1
+"""The index of the findings for the question itself."""
+_CHECKERS, _CHECKER_SECONDS = 32, 120.0
+_LONGEST_FACT = 300
 
 
 @dataclass(frozen=True)
@@ -44,21 +44,19 @@ class GraphParts:
 
     Attributes:
         actions: Runs the actions.
-        reasoner_of: Gives the reasoner of a node for the model that a run names, or the graph's own for None.
+        reasoner: Gives the reasoner of a node, for the model that the settings name. Building a model may take a while.
         without_model: Answers with quotes if the model is down.
         verifier: Judges each sentence.
         memory: The conversation memory.
         defaults: Settings for runs that give no settings.
-        k: Pieces of evidence for a sub-question, if no setting says how many.
     """
 
     actions: ActionRunner
-    reasoner_of: Callable[[str, str | None], Reasoner]
+    reasoner: Callable[[str, ConvCoAContext], Reasoner]
     without_model: Reasoner
     verifier: Verifier
     memory: ConversationMemory
     defaults: ConvCoAContext
-    k: int
     _checkers: TTLCache[Any, Checker] = field(default_factory=lambda: TTLCache(_CHECKERS, _CHECKER_SECONDS), repr=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
@@ -67,10 +65,6 @@ class GraphParts:
         # There is no run while a person edits the state between two nodes.
         runtime = runtime or get_runtime(ConvCoAContext)
         return (runtime.context if runtime else None) or self.defaults
-
-    def reasoner(self, node: str, settings: ConvCoAContext) -> Reasoner:
-        """The reasoner of a node in this run. Building a model that the run names may take a while."""
-        return self.reasoner_of(node, settings.model_of(node))
 
     def checker(self, state: ConvCoAState, settings: ConvCoAContext) -> Checker:
         """The checker of this turn's answer. The nodes of a turn share it, so that no sentence is judged twice."""
@@ -93,46 +87,32 @@ class GraphParts:
         return SentenceGate(self.checker(state, settings), show, state["reply"]["message_id"])
 
 
-def as_node(
-    parts: GraphParts, name: str, work: Callable[..., Any], awork: Callable[..., Awaitable[Any]] | None = None
-) -> RunnableCallable:
-    """Make a node of the graph from a function and its async twin. Without a twin, the function runs in a thread.
+def annotate(given: Mapping[str, Any], update: Any) -> Any:
+    """Add the facts of a node, such as `convcoa.1.status`, to the metadata of its trace; returns the update.
 
-    Both are called as `work(parts, state, config, runtime)` with a config that counts model calls. The costs of the node are
-    added to its update, and its facts to the trace. If a node fails, its counter is kept until the turn is resumed.
+    If the client of the trace hides inputs, the sub-questions are left out.
     """
-    counters: LRUCache[tuple[Any, str], UsageCounter] = LRUCache(_COUNTERS)
-    lock = threading.Lock()
-
-    def turn_of(state: Any, config: RunnableConfig) -> tuple[Any, str]:
-        return config.get("configurable", {}).get("thread_id"), state.get("asked_message_id") or ""
-
-    def counter_of(state: Any, config: RunnableConfig) -> UsageCounter:
-        turn = turn_of(state, config)
-        with lock:
-            # The input of an action node has no message id, and its counter is not kept.
-            return counters.setdefault(turn, UsageCounter()) if turn[1] else UsageCounter()
-
-    def finish(state: Any, config: RunnableConfig, update: Any, cost: NodeUsage) -> Any:
-        with lock:
-            counters.pop(turn_of(state, config), None)
-        if isinstance(update, dict) and name not in update.get("costs", {}):
-            update = {**update, "costs": {**update.get("costs", {}), name: cost}}
-        return annotate(state, update)
-
-    def run(state: Any, config: RunnableConfig, runtime: TurnRuntime) -> Any:
-        start, counter = time.perf_counter(), counter_of(state, config)
-        update = work(parts, state, merge_configs(config, {"callbacks": [counter]}), runtime)
-        return finish(state, config, update, counter.cost(time.perf_counter() - start))
-
-    async def arun(state: Any, config: RunnableConfig, runtime: TurnRuntime) -> Any:
-        if awork is None:
-            return await asyncio.to_thread(run, state, config, runtime)
-        start, counter = time.perf_counter(), counter_of(state, config)
-        update = await awork(parts, state, merge_configs(config, {"callbacks": [counter]}), runtime)
-        return finish(state, config, update, counter.cost(time.perf_counter() - start))
-
-    return RunnableCallable(run, arun, name=name, trace=False)
+    changed = update.update if isinstance(update, Command) else update
+    run = get_current_run_tree()
+    if run is None or not isinstance(changed, Mapping):
+        return update
+    facts: dict[str, Any] = {}
+    chain = changed.get("items") or changed.get("chain") or (changed.get("plan") or {}).get("nodes") or ()
+    for number, item in enumerate(chain, start=1):
+        for name in ("sub_question", "action", "status", "score", "evidence"):
+            if name in item:
+                facts[f"convcoa.{number}.{name}"] = item[name]
+    findings = changed.get("findings")
+    # `remember` and `recall` write an `Overwrite`, which is no list.
+    if not chain and isinstance(findings, list) and findings:
+        facts["convcoa.sub_question"] = given.get("sub_question") or given.get("asked") or ""
+        facts["convcoa.action"] = ", ".join(dict.fromkeys(one["action"] for one in findings))
+        facts["convcoa.status"] = "found" if any(not one["error"] for one in findings) else "failed"
+        facts["convcoa.evidence"] = [str(document.id)[:_LONGEST_FACT] for one in findings for document in one["documents"]]
+    hidden = getattr(run.client, "_hide_inputs", False)
+    short = {name: fact[:_LONGEST_FACT] if isinstance(fact, str) else fact for name, fact in facts.items()}
+    run.add_metadata({name: fact for name, fact in short.items() if not (hidden and name.endswith("sub_question"))})
+    return update
 
 
 def emit(event: dict[str, Any]) -> None:
@@ -140,15 +120,84 @@ def emit(event: dict[str, Any]) -> None:
     get_stream_writer()(event)
 
 
-def emit_status(
-    index: int, step: PlannedNode | ChainItem | ActionState, status: str, score: float = 0.0, reason: str = ""
-) -> None:
+def emit_status(index: int, step: ChainItem | ActionState, **told: str) -> None:
     """Emit the progress of one sub-question, with its guess, and with its answer and evidence once it is settled."""
-    about = {"type": "sub_question", "index": index, "sub_question": step["sub_question"], "action": step["action"]}
-    known = {name: value for name, value in step.items() if name in ("guess_answer", "answer", "evidence", "paths")}
-    emit({**about, "status": status, "score": score, "reason": reason, **known})
+    shown = ("sub_question", "action", "guess_answer", "answer", "status", "score", "reason", "evidence", "paths")
+    known = {name: value for name, value in step.items() if name in shown}
+    emit({"type": "sub_question", "index": index, "score": 0.0, "reason": "", **known, **told})
 
 
 def show(text: str, message_id: str) -> None:
     """Put a piece of the answer into the stream of messages."""
     push_message(cast("Any", AIMessageChunk(content=text, id=message_id)), state_key=None)
+
+
+@dataclass
+class Found:
+    """Everything that was found for one sub-question, the deeper look first. `action` is the action asked last."""
+
+    documents: list[Document] = field(default_factory=list)
+    error: str = ""
+    action: str = ""
+
+
+class TurnEvidence(NamedTuple):
+    """The evidence of a turn.
+
+    `documents[n - 1]` is cited as [n] from the first prompt to the final answer. `found` has the documents of each
+    sub-question by its index, and of the question itself under `LOOKED`.
+    """
+
+    documents: list[Document]
+    found: Mapping[int, Found]
+
+
+def finding(
+    index: int,
+    action: str,
+    documents: Sequence[Document] = (),
+    error: str = "",
+    *,
+    depth: int = 1,
+    seconds: float = 0.0,
+    repairable: bool = False,
+) -> Finding:
+    """Make the finding of one action for one sub-question."""
+    return Finding(
+        index=index, action=action, documents=list(documents), error=error, depth=depth, seconds=seconds, repairable=repairable
+    )
+
+
+def merge_findings(findings: Sequence[Finding]) -> TurnEvidence:
+    """Number the documents of a turn. The order of arrival does not matter, and a number stays when more is found."""
+    texts: dict[str, str] = {}
+    ids: dict[tuple[str, str], str] = {}
+    numbered: dict[str, Document] = {}
+    named: list[tuple[Finding, list[Document]]] = []
+    for one in sorted(findings, key=lambda f: (f["depth"], f["index"])):
+        own = {str(own.id): own for own in (_with_own_id(given, texts, ids) for given in one["documents"])}
+        named.append((one, list(own.values())))
+        for id_, document in own.items():
+            numbered.setdefault(id_, document)
+    found: defaultdict[int, Found] = defaultdict(Found)
+    came_back = {one["index"] for one in findings if not one["error"]}
+    for one, documents in sorted(named, key=lambda pair: (pair[0]["index"], -pair[0]["depth"])):
+        here = found[one["index"]]
+        known = {document.id for document in here.documents}
+        here.documents += [document for document in documents if document.id not in known]
+        here.action = here.action or one["action"]
+        # An unusable input is no failure if another look-up of the sub-question succeeded.
+        if not (one["repairable"] and one["index"] in came_back):
+            here.error = here.error or one["error"]
+    return TurnEvidence(list(numbered.values()), found)
+
+
+def _with_own_id(document: Document, texts: dict[str, str], ids: dict[tuple[str, str], str]) -> Document:
+    """The document, with the id of an equal document, or a new id if another text has its id."""
+    title = str(document.metadata.get("title") or "")
+    id_ = wanted = ids.setdefault((title, document.page_content), str(document.id))
+    number = 1
+    while texts.setdefault(id_, document.page_content) != document.page_content:
+        number += 1
+        id_ = f"{wanted}~{number}"
+    return document if id_ == document.id else document.model_copy(update={"id": id_})

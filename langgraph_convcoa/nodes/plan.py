@@ -1,26 +1,178 @@
-"""The node `plan`: one model call that answers from the evidence, or plans what to look up."""
+"""The nodes up to the evidence: `recall`, `look` and `plan`, and the node of each action.
+
+`recall` reads the conversation. `look` looks the question up as it stands. `plan` is one model call that answers from the
+evidence, or plans what else to look up. Each sub-question of the plan is then looked up by an action in a parallel branch.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import logging
+import time
+from collections.abc import Sequence
+from typing import Any, Literal
 
+from langchain_core.documents import Document
 from langchain_core.runnables import RunnableConfig
-from langgraph.types import Send
+from langgraph.errors import NodeError
+from langgraph.types import Command, Overwrite, Send
 
-from langgraph_convcoa.chain import ActionChain, chain_item
-from langgraph_convcoa.context import ConvCoAContext
-from langgraph_convcoa.memory.evidence import RecalledAnswer, recall_answers
-from langgraph_convcoa.memory.knowledge_set import ContextualKnowledgeSet
-from langgraph_convcoa.nodes.act import by_way_of_approval, send
-from langgraph_convcoa.nodes.decisions import ANSWER, PLAN
-from langgraph_convcoa.nodes.evidence import LOOKED, merge_findings
-from langgraph_convcoa.nodes.parts import GraphParts, TurnRuntime, Update, emit
+from langgraph_convcoa.actions.base import ActionInputError, ActionRequest
+from langgraph_convcoa.actions.runner import Look, reason_of
+from langgraph_convcoa.chain import ActionChain, ChainItem, chain_item
+from langgraph_convcoa.context import ConvCoAContext, check_approve
+from langgraph_convcoa.errors import ModelError
+from langgraph_convcoa.memory import sharing
+from langgraph_convcoa.memory.asked import read_conversation
+from langgraph_convcoa.memory.evidence import RecalledAnswer, integrate, recall_answers
+from langgraph_convcoa.memory.knowledge_set import ContextualKnowledgeSet, Round
+from langgraph_convcoa.nodes.parts import (
+    LOOKED,
+    GraphParts,
+    TurnRuntime,
+    Update,
+    annotate,
+    emit,
+    emit_status,
+    finding,
+    merge_findings,
+)
 from langgraph_convcoa.reasoning.base import PlanRequest
-from langgraph_convcoa.reasoning.models import ModelCallError
-from langgraph_convcoa.state import ConvCoAState, Finding, Plan, pairs_of
+from langgraph_convcoa.state import ActionState, ConvCoAState, Finding, Plan, PlannedNode, empty_reply, pairs_of
 from langgraph_convcoa.text.clean import cut_answer, cut_field
 from langgraph_convcoa.text.same_question import words_agree
 from langgraph_convcoa.text.words import content_words
+from langgraph_convcoa.usage import node_usage
+
+MODEL_K = 5
+"""Pieces of evidence for a model to read (Pan et al. 2024b, appendix H)."""
+EXTRACTIVE_K = 10
+"""Pieces of evidence without a model. They cost no tokens, and the best sentence is often further down."""
+_SHARED_ROUNDS = 50
+_log = logging.getLogger(__name__)
+
+
+def recall(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runtime: TurnRuntime) -> Update:
+    """Read the question, load the relevant history and clear what an abandoned turn left; no model call."""
+    settings = parts.settings(runtime)
+    asked = read_conversation(state.get("question"), state.get("messages", []), state.get("asked_message_id"))
+    knowledge = ContextualKnowledgeSet.load(state.get("knowledge_set"))
+    knowledge.seed(asked.history)
+    shared: list[Round] = []
+    if settings.share_knowledge:
+        store, user, thread = sharing.parts_of(runtime.store, settings.user_id, config)
+        shared = sharing.shared_rounds(store, user, but_of=thread, limit=_SHARED_ROUNDS)
+    view, history = parts.memory.recollect(
+        knowledge.after(shared),
+        asked.question,
+        asked.history,
+        budget_tokens=settings.history_budget_tokens,
+        capacity=settings.memory_capacity,
+    )
+    return {
+        "asked": asked.question,
+        "asked_message_id": asked.message_id,
+        # Kept in the state, because a turn is often resumed without the settings of its start.
+        "approve": check_approve(settings.approve, parts.actions.actions, config),
+        "history": history,
+        "knowledge_view": view,
+        "shared": shared,
+        "recalled": [],
+        "reused": 0,
+        "messages": asked.removals,
+        # Until the question is planned, it counts as dependent on the conversation.
+        "plan": {"optimized_question": asked.question, "draft_answer": "", "self_contained": not history, "nodes": []},
+        "findings": Overwrite([]),
+        "items": [],
+        "unsolved": [],
+        "depth": 0,
+        "repaired": [],
+        "reply": empty_reply(),
+    }
+
+
+def look(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runtime: TurnRuntime) -> Update:
+    """Ask every action that `looks_first` and needs no approval; no model call.
+
+    An action that recognises the question is asked alone.
+    """
+    settings = parts.settings(runtime)
+    if not (requests := _requests(parts, state, settings)):
+        return {}
+    limits = settings.action_timeout, state["asked_message_id"], settings.max_concurrency
+    return _looked(parts, state, settings, parts.actions.look(requests, *limits))
+
+
+async def alook(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runtime: TurnRuntime) -> Update:
+    """As `look`."""
+    settings = parts.settings(runtime)
+    if not (requests := await asyncio.to_thread(_requests, parts, state, settings)):
+        return {}
+    limits = settings.action_timeout, state["asked_message_id"], settings.max_concurrency
+    return await asyncio.to_thread(_looked, parts, state, settings, await parts.actions.alook(requests, *limits))
+
+
+def _requests(parts: GraphParts, state: ConvCoAState, settings: ConvCoAContext) -> dict[str, ActionRequest]:
+    """The request to each action that is asked before the plan."""
+    if not settings.look_first or not parts.reasoner("plan", settings).plans_over_evidence:
+        return {}
+    question, history = state["asked"], tuple(pairs_of(state))
+    requests = {}
+    for name in parts.actions.looking(question, history, state["approve"]):
+        own = () if settings.of_action(name).get("use_history") is False else history
+        requests[name] = _request(parts, settings, name, question=question, sub_question=question, history=own)
+    return requests
+
+
+def _request(parts: GraphParts, settings: ConvCoAContext, action: str, **asked: Any) -> ActionRequest:
+    """The request to an action, with its settings and the number of pieces.
+
+    A model reads an excerpt of each piece and its neighbours; without a model, each piece is read alone.
+    """
+    own = settings.of_action(action)
+    reads = parts.reasoner("plan", settings).plans_over_evidence
+    k = own.get("k") or settings.k or (MODEL_K if reads else EXTRACTIVE_K)
+    return ActionRequest(k=k, neighbours=int(reads), settings=own, **asked)
+
+
+def _looked(parts: GraphParts, state: ConvCoAState, settings: ConvCoAContext, looks: Sequence[Look]) -> Update:
+    findings = [finding(LOOKED, look.action, look.documents, look.error, depth=0, seconds=look.seconds) for look in looks]
+    asked = [None if parts.actions[look.action].always_fresh else state["asked"] for look in looks]
+    findings, reused = with_earlier_evidence(parts, settings, state, findings, asked)
+    errors = [f"{look.action}: {look.error}" for look in looks if look.error]
+    for error in errors:
+        _log.warning("the question could not be looked up before it is planned: %s", error)
+    emit({"type": "look", "found": sum(len(one["documents"]) for one in findings), "errors": errors})
+    costs = {look.action: node_usage(look.seconds, retrievals=1) for look in looks}
+    return {"findings": findings, "reused": reused, "costs": costs}
+
+
+def with_earlier_evidence(
+    parts: GraphParts,
+    settings: ConvCoAContext,
+    state: ConvCoAState,
+    findings: Sequence[Finding],
+    questions: Sequence[str | None],
+) -> tuple[list[Finding], int]:
+    """Replace the weakest evidence by earlier evidence that fits better (Jain and Lapata 2024, section 4.2).
+
+    `questions` has the question of each finding, or None if its documents must stay. Results of SQL stay too. Returns the
+    findings, and the number of pieces from earlier turns.
+    """
+    result, reused = list(findings), 0
+    evidence = state.get("evidence_memory") or []
+    if not evidence or not settings.evidence_memory or not any(one["documents"] for one in findings):
+        return result, reused
+    knowledge = ContextualKnowledgeSet.load(state.get("knowledge_set"))
+    topic, leans = state["plan"]["optimized_question"], not state["plan"]["self_contained"]
+    rounds = parts.memory.topic(knowledge, topic, leans=leans, capacity=settings.memory_capacity)
+    for n, (one, question) in enumerate(zip(findings, questions, strict=True)):
+        if question is None or any("query" in document.metadata for document in one["documents"]):
+            continue
+        documents, taken = integrate(question, one["documents"], evidence, rounds, parts.memory.vectors)
+        result[n] = {**one, "documents": documents}
+        reused += taken
+    return result, reused
 
 
 def plan(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runtime: TurnRuntime) -> Update:
@@ -28,7 +180,7 @@ def plan(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runtime
     call = _PlanCall(parts, state, config, runtime)
     try:
         chain = call.reasoner.plan(call.request, config)
-    except ModelCallError as error:
+    except ModelError as error:
         return call.without_model(error)
     return call.update(chain)
 
@@ -38,7 +190,7 @@ async def aplan(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, 
     call = await asyncio.to_thread(_PlanCall, parts, state, config, runtime)
     try:
         chain = await call.reasoner.aplan(call.request, config)
-    except ModelCallError as error:
+    except ModelError as error:
         return await asyncio.to_thread(call.without_model, error)
     return await asyncio.to_thread(call.update, chain)
 
@@ -61,17 +213,30 @@ class _PlanCall:
             language=settings.language,
             evidence=evidence,
             recognised=parts.actions.recognised(state["asked"], pairs_of(state)),
-            gate=parts.gate(state, settings, config, {PLAN, ANSWER}) if streams else None,
+            gate=parts.gate(state, settings, config, {"plan", "answer"}) if streams else None,
         )
 
-    def without_model(self, error: ModelCallError) -> Update:
+    def without_model(self, error: ModelError) -> Update:
         """Plan from the question's words, if the settings allow it and no sentence was streamed; else raise the error."""
         if not self._settings.quote_without_model or (self.request.gate and self.request.gate.shown):
             raise error
         return self.update(self._parts.without_model.plan(self.request), str(error))
 
     def update(self, chain: ActionChain, error: str = "") -> Update:
-        made = _plan_of(chain)
+        made: Plan = {
+            "optimized_question": cut_field(chain.optimized_question),
+            "draft_answer": cut_answer(chain.draft_answer),
+            "self_contained": chain.self_contained,
+            "nodes": [
+                {
+                    "action": node.action,
+                    "sub_question": cut_field(node.sub_question),
+                    "guess_answer": "" if node.is_missing else cut_field(node.guess_answer),
+                    "action_input": cut_field(node.action_input),
+                }
+                for node in chain.nodes
+            ],
+        }
         questions = [node["sub_question"] for node in made["nodes"]]
         emit({"type": "plan", "optimized_question": made["optimized_question"], "sub_questions": questions})
         reply = {**self._state["reply"], "error": error}
@@ -83,7 +248,7 @@ class _PlanCall:
 
 def after_plan(parts: GraphParts, state: ConvCoAState) -> list[Send] | str:
     """Route to the look-ups of the plan, or to `approve` if a person decides first."""
-    if PLAN in state["approve"]:
+    if "plan" in state["approve"]:
         return "approve"
     return by_way_of_approval(state, first_look_ups(parts, state, parts.settings())) or "verify"
 
@@ -101,23 +266,6 @@ def first_look_ups(parts: GraphParts, state: ConvCoAState, settings: ConvCoACont
         return [send(state, LOOKED, chain_item(action, made["optimized_question"]), settings)]
     known = {entry["index"] for entry in (*still_recalled(state), *state["findings"], *looked_up(state))}
     return [send(state, index, node, settings) for index, node in enumerate(made["nodes"]) if index not in known]
-
-
-def _plan_of(chain: ActionChain) -> Plan:
-    return {
-        "optimized_question": cut_field(chain.optimized_question),
-        "draft_answer": cut_answer(chain.draft_answer),
-        "self_contained": chain.self_contained,
-        "nodes": [
-            {
-                "action": node.action,
-                "sub_question": cut_field(node.sub_question),
-                "guess_answer": "" if node.is_missing else cut_field(node.guess_answer),
-                "action_input": cut_field(node.action_input),
-            }
-            for node in chain.nodes
-        ],
-    }
 
 
 def looked_up(state: ConvCoAState) -> list[Finding]:
@@ -166,3 +314,71 @@ def recall_plan(parts: GraphParts, state: ConvCoAState, made: Plan, settings: Co
         parts.memory.vectors,
         max_age=settings.recall_max_age,
     )
+
+
+def send(state: ConvCoAState, index: int, step: PlannedNode | ChainItem, settings: ConvCoAContext) -> Send:
+    """A branch to the action that looks one sub-question up."""
+    with_history = settings.of_action(step["action"]).get("use_history")
+    if with_history is None:
+        with_history = not state["plan"]["self_contained"]
+    payload: ActionState = {
+        "turn": state["asked_message_id"],
+        "sent": time.time(),
+        "index": index,
+        "depth": state["depth"] + 1,
+        "action": step["action"],
+        "question": state["asked"],
+        "sub_question": step["sub_question"],
+        "guess_answer": step["guess_answer"],
+        "action_input": step["action_input"],
+        "history": state["history"] if with_history else [],
+    }
+    return Send(step["action"], payload)
+
+
+def by_way_of_approval(state: ConvCoAState, look_ups: list[Send]) -> list[Send]:
+    """Return the look-ups, or one branch to `approve` with all of them if a person approves any of them."""
+    if not {look_up.node for look_up in look_ups} & {*state["approve"]}:
+        return look_ups
+    needed = {name: state[name] for name in ("approve", "asked", "plan", "items")}
+    return [Send("approve", {**needed, "look_ups": [look_up.arg for look_up in look_ups]})]
+
+
+def act(parts: GraphParts, state: ActionState, config: RunnableConfig, runtime: TurnRuntime) -> Update:
+    """Look one sub-question up, in a branch of its own; no model call."""
+    start = time.perf_counter()
+    documents = parts.actions.run(state["action"], *_asked(parts, state, parts.settings(runtime)))
+    return _acted(state, documents, time.perf_counter() - start)
+
+
+async def aact(parts: GraphParts, state: ActionState, config: RunnableConfig, runtime: TurnRuntime) -> Update:
+    """As `act`."""
+    start = time.perf_counter()
+    documents = await parts.actions.arun(state["action"], *_asked(parts, state, parts.settings(runtime)))
+    return _acted(state, documents, time.perf_counter() - start)
+
+
+def act_failed(parts: GraphParts, state: ActionState, error: NodeError, runtime: Any = None) -> Command[Literal["verify"]]:
+    """Handle the error of an action node: its reason becomes the finding of the branch, and the others go on."""
+    seconds = min(max(time.time() - state["sent"], 0.0), 2 * parts.settings(runtime).action_timeout)
+    update = _acted(state, [], seconds, reason_of(error.error), repairable=isinstance(error.error, ActionInputError))
+    # A handler does not follow the node's edges; without `goto`, a turn whose actions all fail would end without an answer.
+    return Command(update=annotate(state, update), goto="verify")
+
+
+def _asked(parts: GraphParts, state: ActionState, settings: ConvCoAContext) -> tuple[ActionRequest, float, str, int]:
+    """The request, the time limit, the turn, and the number of actions that may run at the same time."""
+    emit_status(state["index"], state, status="searching")
+    names = ("question", "sub_question", "guess_answer", "action_input", "depth")
+    asked = {name: value for name, value in state.items() if name in names}
+    request = _request(parts, settings, state["action"], history=tuple(pairs_of(state)), **asked)
+    return request, settings.action_timeout, state["turn"], settings.max_concurrency
+
+
+def _acted(
+    state: ActionState, documents: list[Document], seconds: float, error: str = "", *, repairable: bool = False
+) -> Update:
+    index, action, depth = state["index"], state["action"], state["depth"]
+    emit_status(index, state, status="failed" if error else "found", reason=error or f"{len(documents)} pieces of evidence")
+    found = finding(index, action, documents, error, depth=depth, seconds=seconds, repairable=repairable)
+    return {"findings": [found], "costs": {action: node_usage(seconds, retrievals=1)}}

@@ -1,8 +1,12 @@
-"""The node `verify`: judges every guess and every sentence of an answer, and decides where the turn goes."""
+"""The node `verify` judges every guess and every sentence of an answer, and decides where the turn goes.
+
+It may go to the node `repair`: one model call that rewrites the action inputs that failed, such as invalid SQL.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections.abc import Sequence
 
 from langchain_core.documents import Document
 from langchain_core.runnables import RunnableConfig
@@ -11,14 +15,22 @@ from langgraph.types import Overwrite, Send
 from langgraph_convcoa.chain import SOLVED, ChainItem, chain_item
 from langgraph_convcoa.context import ConvCoAContext
 from langgraph_convcoa.memory.evidence import RecalledAnswer
-from langgraph_convcoa.nodes.act import by_way_of_approval, send
-from langgraph_convcoa.nodes.evidence import LOOKED, Found, TurnEvidence, finding, merge_findings, with_earlier_evidence
-from langgraph_convcoa.nodes.parts import GraphParts, TurnRuntime, Update, emit_status
-from langgraph_convcoa.nodes.plan import looked_up, still_recalled
-from langgraph_convcoa.nodes.repair import broken_inputs
-from langgraph_convcoa.reasoning.base import History
+from langgraph_convcoa.nodes.parts import (
+    LOOKED,
+    Found,
+    GraphParts,
+    TurnEvidence,
+    TurnRuntime,
+    Update,
+    emit_status,
+    finding,
+    merge_findings,
+)
+from langgraph_convcoa.nodes.plan import by_way_of_approval, looked_up, send, still_recalled, with_earlier_evidence
+from langgraph_convcoa.reasoning.base import BrokenInput, History, RepairRequest
 from langgraph_convcoa.state import ConvCoAState, Finding, PlannedNode, pairs_of
 from langgraph_convcoa.text.citations import without_marks
+from langgraph_convcoa.text.clean import cut_field
 from langgraph_convcoa.text.questions import holds_negation
 from langgraph_convcoa.verification import verdicts
 from langgraph_convcoa.verification.answers import CheckedSentence, Checker
@@ -55,13 +67,12 @@ def verify(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runti
     stands = settings.allow_draft_answer and bool(checked) and all(sentence.stands for sentence in checked)
     for index, item in enumerate(items):
         if index not in unsolved:
-            emit_status(index, item, item["status"], item["score"], item["reason"])
+            emit_status(index, item)
     return {
         **update,
         "items": items,
         "unsolved": unsolved,
         "reply": {**state["reply"], "text": plan["draft_answer"] if stands else ""},
-        "origin": "plan" if stands else "",
         "depth": state["depth"] + 1,
     }
 
@@ -86,6 +97,50 @@ def after_repair(parts: GraphParts, state: ConvCoAState) -> list[Send] | str:
     settings, nodes = parts.settings(), state["plan"]["nodes"]
     again = [send(state, index, nodes[index], settings) for index in state["repaired"] if index < len(nodes)]
     return by_way_of_approval(state, [*again, *_deeper(parts, state, settings)]) or _on(parts, state, settings)
+
+
+def repair(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runtime: TurnRuntime) -> Update:
+    """Ask the model once about all inputs; if the call fails, the sub-questions keep their first failure."""
+    reasoner = parts.reasoner("repair", parts.settings(runtime))
+    try:
+        inputs = reasoner.repair(_repair_request(parts, state), config)
+    except Exception:  # noqa: BLE001 - whatever a reasoner raises
+        inputs = {}
+    return _repaired(state, inputs)
+
+
+async def arepair(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runtime: TurnRuntime) -> Update:
+    """As `repair`."""
+    # In threads: a model may have to be built, and a description may wait for a database.
+    reasoner = await asyncio.to_thread(parts.reasoner, "repair", parts.settings(runtime))
+    try:
+        inputs = await reasoner.arepair(await asyncio.to_thread(_repair_request, parts, state), config)
+    except Exception:  # noqa: BLE001 - as above
+        inputs = {}
+    return _repaired(state, inputs)
+
+
+def _repair_request(parts: GraphParts, state: ConvCoAState) -> RepairRequest:
+    return RepairRequest(state["plan"]["optimized_question"], broken_inputs(state), parts.actions.descriptions())
+
+
+def _repaired(state: ConvCoAState, inputs: dict[int, str]) -> Update:
+    plan = state["plan"]
+    inputs = {item.index: cut_field(inputs[item.index]) for item in broken_inputs(state) if item.index in inputs}
+    nodes: list[PlannedNode] = [
+        {**node, "action_input": inputs.get(index, node["action_input"])} for index, node in enumerate(plan["nodes"])
+    ]
+    return {"plan": {**plan, "nodes": nodes}, "repaired": sorted(inputs)}
+
+
+def broken_inputs(state: ConvCoAState) -> list[BrokenInput]:
+    """The action inputs that the actions could not use."""
+    nodes = state["plan"]["nodes"]
+    failed = {one["index"]: one["error"] for one in state["findings"] if one["repairable"] and 0 <= one["index"] < len(nodes)}
+    return [
+        BrokenInput(index, nodes[index]["action"], nodes[index]["sub_question"], nodes[index]["action_input"], failed[index])
+        for index in sorted(failed)
+    ]
 
 
 def _on(parts: GraphParts, state: ConvCoAState, settings: ConvCoAContext) -> str:
@@ -138,7 +193,6 @@ def verify_chain(
 ) -> tuple[list[ChainItem], list[int]]:
     """Judge every guess that was not recalled: (items, indexes of the items that the model must answer)."""
     known = {answer["index"]: answer for answer in recalled}
-    prepared: dict[tuple[str | None, ...], Evidence] = {}
     items: list[ChainItem] = []
     unsolved: list[int] = []
     for index, node in enumerate(nodes):
@@ -152,11 +206,9 @@ def verify_chain(
             continue
         # The evidence for the question itself may also support a guess.
         own = {document.id for document in here.documents}
-        documents = [*here.documents, *(document for document in evidence.looked if document.id not in own)]
+        documents = [*here.documents, *(document for document in evidence.found[LOOKED].documents if document.id not in own)]
         if guess:
-            ids = tuple(document.id for document in documents)
-            premises = prepared.get(ids) or prepared.setdefault(ids, Evidence.of(documents, history))
-            verdict = judge(guess, node["sub_question"], premises, verifier, threshold)
+            verdict = judge(guess, node["sub_question"], Evidence.of(documents, history), verifier, threshold)
             item["score"] = verdict.score
         if verdict and verdict.supported:
             item |= {"answer": without_marks(guess), "status": "kept", "reason": verdict.quote}
@@ -214,7 +266,8 @@ def put_first(item: ChainItem, documents: Sequence[Document], verdict: Verdict) 
 
 def _item(found: Found, action: str, sub_question: str, guess: str = "", action_input: str = "") -> ChainItem:
     """An item of the chain with the evidence found for it, before it is judged."""
-    item = chain_item(action, sub_question, guess, action_input, evidence=[str(one.id) for one in found.documents])
+    item = chain_item(action, sub_question, guess, action_input)
+    item["evidence"] = [str(one.id) for one in found.documents]
     paths = {str(one.id): one.metadata.get("graph_path") for one in found.documents}
     # A path of two steps leads straight from the question to the document.
     longer = {id_: [*map(str, path)] for id_, path in paths.items() if isinstance(path, list) and len(path) > 2}
@@ -239,14 +292,11 @@ def _with_memory(parts: GraphParts, state: ConvCoAState, settings: ConvCoAContex
         return None if parts.actions[node["action"]].always_fresh else node["sub_question"]
 
     given = [*state["findings"], *looked_up(state)]
-    findings, reused = with_earlier_evidence(parts.memory, settings, state, given, [question(one) for one in given])
+    findings, reused = with_earlier_evidence(parts, settings, state, given, [question(one) for one in given])
     fresh = {str(document.id): document for one in findings for document in one["documents"]}
-    recalled = still_recalled(state)
-    findings += [finding(one["index"], "", [_whole(document, fresh) for document in one["documents"]]) for one in recalled]
+    for recalled in still_recalled(state):
+        # A recalled piece gets its whole text if this turn found it too: within a turn, an id stands for one text.
+        pairs = [(document, fresh.get(str(document.id), document)) for document in recalled["documents"]]
+        whole = [other if document.page_content in other.page_content else document for document, other in pairs]
+        findings.append(finding(recalled["index"], "", whole))
     return findings, reused
-
-
-def _whole(document: Document, fresh: Mapping[str, Document]) -> Document:
-    """The document with its whole text if this turn found it too: within a turn, an id stands for one text."""
-    other = fresh.get(str(document.id))
-    return other if other is not None and document.page_content in other.page_content else document

@@ -1,58 +1,79 @@
-"""A reasoner around any LangChain chat model: one call plans or answers at once, one more corrects what is left open."""
+"""A reasoner around any LangChain chat model: one call plans or answers at once, one more corrects what is left open.
+
+`messages.py` makes the messages of a call and reads its reply.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Sequence
+from contextlib import aclosing
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from langchain_core.documents import Document
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
-from langchain_core.runnables import RunnableConfig
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.runnables import RunnableConfig, RunnableParallel, RunnableSequence
+from langchain_core.runnables.config import merge_configs
+from langchain_core.runnables.retry import RunnableRetry
+from langgraph.constants import TAG_NOSTREAM
 
-from langgraph_convcoa.chain import SOLVED, ActionChain, ChainItem
-from langgraph_convcoa.reasoning.base import (
-    Corrected,
-    Correction,
-    CorrectRequest,
-    PlanRequest,
-    Reasoner,
-    RepairRequest,
+from langgraph_convcoa.chain import ActionChain
+from langgraph_convcoa.errors import ConvCoAError
+from langgraph_convcoa.reasoning.base import Corrected, CorrectRequest, PlanRequest, Reasoner, RepairRequest
+from langgraph_convcoa.reasoning.messages import (
+    correct_messages,
+    plan_again_messages,
+    plan_messages,
+    read_corrections,
+    read_inputs,
+    read_plan,
+    repair_messages,
+    shown_numbers,
 )
-from langgraph_convcoa.reasoning.client import AnswerStream, ModelClient
-from langgraph_convcoa.reasoning.excerpts import Excerpt, excerpts
-from langgraph_convcoa.reasoning.models import load_chat_model
+from langgraph_convcoa.reasoning.models import (
+    ChatModel,
+    call_error,
+    described,
+    layers,
+    load_chat_model,
+    own_config,
+    status_code,
+)
 from langgraph_convcoa.reasoning.parsing import (
     CHAIN_SCHEMA,
     CONFIRMATIONS_SCHEMA,
     CORRECTIONS_SCHEMA,
     INPUTS_SCHEMA,
-    parse_chain,
-    parse_corrections,
-    parse_inputs,
+    LONGEST_REPLY,
     without_thought,
 )
-from langgraph_convcoa.reasoning.prompts import fence, render, unfenced
-from langgraph_convcoa.reasoning.wrapped import ChatModel
-from langgraph_convcoa.text.clean import cut_field, flat
-from langgraph_convcoa.text.words import content_words
+from langgraph_convcoa.text.clean import cut_answer
 from langgraph_convcoa.verification.answers import SentenceGate
 from langgraph_convcoa.verification.sentences import renumbered
 
 _log = logging.getLogger(__name__)
-_CONFIRMED_FROM = 2
-"""Pieces of evidence that the prompt shows for each failed sentence of a draft, cited pieces first."""
-_MOST_PIECES, _PIECE_WORDS = 7, 90
-"""The prompt for corrections shows at most this many pieces of evidence, with this many words on average."""
+_Way = frozenset[str]
+_REJECTED = {400: _Way({"schema", "usage"}), 404: _Way({"schema"}), 422: _Way({"schema", "usage"}), 501: _Way({"schema"})}
+"""Status -> the parts of a request that a server may reject with it: the JSON schema, the request for usage figures."""
+_EMPTY_CHAIN = re.compile(r'"chain"\s*+:\s*+\[\s*+\]')
+_ANSWER = re.compile(r'"final_answer"\s*+:\s*+"((?:[^"\\]|\\(?:u[0-9a-fA-F]{4}|[^u]))*+)("?)', re.DOTALL)
+_READ_AT_ONCE = 4_000
+"""A reply is read at each piece up to this length, then at ever longer intervals, so that the work stays linear."""
 
 
 class ChatModelReasoner(Reasoner):
     """Plans and corrects with a chat model.
 
-    Malformed output never stops a turn: a bare model gets a JSON schema, and a reply is searched for JSON. A plan without JSON
-    is asked for once more. If the second reply has none either, the question becomes a chain of one node.
+    Malformed output never stops a turn: a reply is searched for JSON. A plan without JSON is asked for once more. If the
+    second reply has none either, the question becomes a chain of one node.
+
+    A bare chat model is asked for structured output if it takes a schema. If its server rejects the schema, or the flag for
+    usage figures in a stream, later requests leave it out. A model in wrappers (fallbacks, retries, bound arguments,
+    configurable fields) gets no schema: the prompt asks for JSON. Retries are the model's own (`max_retries`, `with_retry`).
 
     Args:
         model: A chat model, also in wrappers such as fallbacks, or a name for `load_chat_model`.
@@ -80,92 +101,141 @@ class ChatModelReasoner(Reasoner):
         adapter: str | Path | None = None,
     ) -> None:
         self.model: ChatModel = load_chat_model(model, base_url=base_url, load_in_8bit=load_in_8bit, adapter=adapter)
-        self._client = ModelClient(self.model)
+        self._bare = isinstance(self.model, BaseChatModel)
+        self._whole: Any = self.model
+        if isinstance(self.model, BaseChatModel):
+            # Some servers send no usage figures with a stream.
+            self._whole = self.model.model_copy(update={"disable_streaming": True})
+        self._rejected = _Way()
+        self._bound: dict[tuple[str, bool], Any] = {}
 
     def plan(self, request: PlanRequest, config: RunnableConfig | None = None) -> ActionChain:
         messages = plan_messages(request)
-        reply = self._client.ask(messages, CHAIN_SCHEMA, config, _stream(request.gate, whole_answer=False))
+        reply = self.ask(messages, CHAIN_SCHEMA, config, _stream(request.gate, whole_answer=False))
         chain = read_plan(reply, request)
         if chain is None:
-            chain = read_plan(self._client.ask(_asked_again(messages, reply), CHAIN_SCHEMA, config), request)
+            chain = read_plan(self.ask(plan_again_messages(messages, reply), CHAIN_SCHEMA, config), request)
         return chain or _single(request)
 
     async def aplan(self, request: PlanRequest, config: RunnableConfig | None = None) -> ActionChain:
         # Prompts and replies may be long, so threads make and read them.
         messages = await asyncio.to_thread(plan_messages, request)
-        reply = await self._client.aask(messages, CHAIN_SCHEMA, config, _stream(request.gate, whole_answer=False))
+        reply = await self.aask(messages, CHAIN_SCHEMA, config, _stream(request.gate, whole_answer=False))
         chain = await asyncio.to_thread(read_plan, reply, request)
         if chain is None:
-            reply = await self._client.aask(_asked_again(messages, reply), CHAIN_SCHEMA, config)
+            reply = await self.aask(plan_again_messages(messages, reply), CHAIN_SCHEMA, config)
             chain = await asyncio.to_thread(read_plan, reply, request)
         return chain or _single(request)
 
     def correct(self, request: CorrectRequest, config: RunnableConfig | None = None) -> Corrected:
-        numbers = _shown_numbers(request)
-        messages, schema = _correct_messages(request, numbers)
-        reply = self._client.ask(messages, schema, config, _stream(request.gate, whole_answer=True, numbers=numbers))
-        return _read_corrections(reply, request, numbers)
+        numbers = shown_numbers(request)
+        messages, stream = correct_messages(request, numbers), _stream(request.gate, whole_answer=True, numbers=numbers)
+        return read_corrections(self.ask(messages, _schema(request), config, stream), request, numbers)
 
     async def acorrect(self, request: CorrectRequest, config: RunnableConfig | None = None) -> Corrected:
-        numbers = await asyncio.to_thread(_shown_numbers, request)
-        messages, schema = await asyncio.to_thread(_correct_messages, request, numbers)
+        numbers = await asyncio.to_thread(shown_numbers, request)
+        messages = await asyncio.to_thread(correct_messages, request, numbers)
         stream = _stream(request.gate, whole_answer=True, numbers=numbers)
-        reply = await self._client.aask(messages, schema, config, stream)
-        return await asyncio.to_thread(_read_corrections, reply, request, numbers)
+        reply = await self.aask(messages, _schema(request), config, stream)
+        return await asyncio.to_thread(read_corrections, reply, request, numbers)
 
     def repair(self, request: RepairRequest, config: RunnableConfig | None = None) -> dict[int, str]:
         """New action inputs from one call, without those that the reply leaves out."""
-        return _read_inputs(self._client.ask(_repair_messages(request), INPUTS_SCHEMA, config), request)
+        return read_inputs(self.ask(repair_messages(request), INPUTS_SCHEMA, config), request)
 
     async def arepair(self, request: RepairRequest, config: RunnableConfig | None = None) -> dict[int, str]:
-        return _read_inputs(await self._client.aask(_repair_messages(request), INPUTS_SCHEMA, config), request)
+        return read_inputs(await self.aask(repair_messages(request), INPUTS_SCHEMA, config), request)
 
+    def ask(
+        self, messages: Any, schema: dict[str, Any] | None = None, config: RunnableConfig | None = None,
+        stream: AnswerStream | None = None,
+    ) -> str:  # fmt: skip
+        """The reply to messages, in the form of a schema, without the leading thought.
 
-def _stream(gate: SentenceGate | None, *, whole_answer: bool, numbers: Sequence[int] | None = None) -> AnswerStream | None:
-    """The stream of a reply, if a gate shows its answer; otherwise the reply is asked for as a whole."""
-    return AnswerStream(gate, whole_answer=whole_answer, numbers=numbers) if gate is not None else None
+        A `stream` reads the reply while the model writes it. Raises ModelError if the model does not answer.
+        """
+        attempt = self._first(schema, stream)
+        config = _inner(config)
+        while True:
+            runnable, options = self._runnable(attempt, schema)
+            try:
+                if attempt.stream is None:
+                    return self._done(attempt, _text(runnable.invoke(messages, config)))
+                for piece in runnable.stream(messages, config, **options):
+                    if not attempt.stream.feed(_text(piece)):
+                        break
+                return self._done(attempt, attempt.stream.close())
+            except Exception as error:  # noqa: BLE001 - `_next` raises it again
+                if (reply := _broken_off(error, attempt)) is not None:
+                    return self._done(attempt, reply)
+                attempt = self._next(attempt, error, config)
 
+    async def aask(
+        self, messages: Any, schema: dict[str, Any] | None = None, config: RunnableConfig | None = None,
+        stream: AnswerStream | None = None,
+    ) -> str:  # fmt: skip
+        """As `ask`. A thread reads the pieces of a stream, because each complete sentence is verified."""
+        attempt = self._first(schema, stream)
+        config = _inner(config)
+        while True:
+            # In a thread: a schema is compiled, and a client reads certificates.
+            runnable, options = await asyncio.to_thread(self._runnable, attempt, schema)
+            try:
+                if attempt.stream is None:
+                    return self._done(attempt, _text(await runnable.ainvoke(messages, config)))
+                async with aclosing(runnable.astream(messages, config, **options)) as pieces:
+                    async for piece in pieces:
+                        if not await asyncio.to_thread(attempt.stream.feed, _text(piece)):
+                            break
+                return self._done(attempt, await asyncio.to_thread(attempt.stream.close))
+            except Exception as error:  # noqa: BLE001 - `_next` raises it again
+                if (reply := _broken_off(error, attempt)) is not None:
+                    return self._done(attempt, reply)
+                attempt = self._next(attempt, error, config)
 
-def _message(name: str, evidence: Sequence[Excerpt] | None = None, **values: str) -> HumanMessage:
-    """A prompt as a message. Evidence stands in a fence, and no other value can look like that fence."""
-    values = {part: unfenced(text) for part, text in values.items()}
-    if evidence is not None:
-        values["evidence"] = fence(evidence, values.values())
-    return HumanMessage(render(name, **values))
+    def _first(self, schema: dict[str, Any] | None, stream: AnswerStream | None) -> _Attempt:
+        """The first attempt: with a schema, and in a stream also with the flag for usage figures."""
+        unset = self._bare and getattr(self.model, "stream_usage", True) is None
+        usage = stream is not None and unset and getattr(self.model, "disable_streaming", False) is not True
+        wanted = frozenset([*(["schema"] if self._bare and schema else []), *(["usage"] if usage else [])])
+        best = wanted - self._rejected
+        return _Attempt(best, best, stream)
 
+    def _next(self, attempt: _Attempt, error: Exception, config: RunnableConfig) -> _Attempt:
+        """The next attempt after a failure; raises the failure if there is none.
 
-def plan_messages(request: PlanRequest) -> list[BaseMessage]:
-    """The messages of the planning call; a planner is trained on them."""
-    actions = list(request.actions)
-    values = {
-        "question": request.question,
-        "actions": _listed(request.actions),
-        "limit": str(request.max_sub_questions),
-        "language": _in_language(request.language),
-    }
-    shown = None
-    if request.evidence:
-        name = "plan_evidence"
-        about = [*(question for question, _ in request.history[-2:]), request.question]
-        shown = excerpts(request.evidence, about)
-        values["conversation"] = request.knowledge or "(none)"
-    else:
-        name = "plan_normal" if request.knowledge else "plan_initial"
-        values["example"] = actions[0]
-        if request.knowledge:
-            values["conversation"] = request.knowledge
-    return [_message(name, shown, **values)]
+        A prompt that is too long is rejected with and without a schema. So `_done` gives up a schema for good only after
+        the same request succeeded without it. A stream that has begun is not repeated: a reader may have seen a part of it.
+        """
+        if isinstance(error, ConvCoAError):
+            # It is explained already, or comes from the verifier, which reads the stream.
+            raise error
+        stream = attempt.stream
+        if stream is None or not stream.begun:
+            best, rejected = attempt.best, _REJECTED.get(status_code(error) or 0, _Way())
+            ways = list(dict.fromkeys([best, best - {"schema"}, best - {"usage"}, _Way()]))
+            if usable := [way for way in ways[ways.index(attempt.way) + 1 :] if best - way <= rejected]:
+                return attempt._replace(way=usable[0])
+            if stream is not None and any(isinstance(layer, RunnableRetry) for layer in layers(self.model)):
+                # `with_retry` retries whole replies only.
+                return attempt._replace(stream=None)
+        raise call_error(error, self.model, config) from error
 
+    def _runnable(self, attempt: _Attempt, schema: dict[str, Any] | None) -> tuple[Any, dict[str, Any]]:
+        streams = attempt.stream is not None
+        model: Any = self.model if streams else self._whole
+        if "schema" in attempt.way and schema is not None:
+            key = (schema["title"], streams)
+            if key not in self._bound:
+                self._bound[key] = _structured(model, schema)
+            model = self._bound[key]
+        return model, {"stream_usage": True} if "usage" in attempt.way else {}
 
-def read_plan(reply: str, request: PlanRequest) -> ActionChain | None:
-    """The chain in a model's reply to `plan_messages`; None if it holds none."""
-    actions, most = list(request.actions), request.max_sub_questions
-    return parse_chain(without_thought(reply), question=request.question, actions=actions, max_sub_questions=most)
-
-
-def _asked_again(messages: Sequence[BaseMessage], reply: str) -> list[BaseMessage]:
-    """The messages that ask once more for a plan, after a reply that could not be read."""
-    return [*messages, AIMessage(cut_field(reply) or "(empty)"), HumanMessage(render("repair"))]
+    def _done(self, attempt: _Attempt, reply: str) -> str:
+        if dropped := attempt.best - attempt.way:
+            self._rejected |= dropped
+            _log.info("%s is asked without %s from now on", described(self._whole), " and ".join(sorted(dropped)))
+        return without_thought(reply)
 
 
 def _single(request: PlanRequest) -> ActionChain:
@@ -173,141 +243,104 @@ def _single(request: PlanRequest) -> ActionChain:
     return ActionChain.single(request.question, next(iter(request.actions)))
 
 
-def _listed(actions: dict[str, str]) -> str:
-    """One line for each action; further lines of a description are indented."""
-    return "\n".join(_set_in(f"- {name}: {description}") for name, description in actions.items())
+def _schema(request: CorrectRequest) -> dict[str, Any]:
+    return CONFIRMATIONS_SCHEMA if request.draft else CORRECTIONS_SCHEMA
 
 
-def _set_in(text: str) -> str:
-    """Indent all lines of a text except the first."""
-    return "\n  ".join(text.splitlines())
+def _stream(gate: SentenceGate | None, *, whole_answer: bool, numbers: Sequence[int] | None = None) -> AnswerStream | None:
+    """The stream of a reply, if a gate shows its answer; otherwise the reply is asked for as a whole."""
+    return AnswerStream(gate, whole_answer=whole_answer, numbers=numbers) if gate is not None else None
 
 
-def _repair_messages(request: RepairRequest) -> list[BaseMessage]:
-    items = "\n\n".join(
-        f"[Sub-question {item.index + 1}]: {flat(item.sub_question)}\n[Action]: {item.action}\n[Action input]: "
-        f"{_set_in(item.action_input) or '(none)'}\n[Error]: {flat(item.error)}"
-        for item in request.items
-    )
-    actions = _listed({name: request.actions[name] for name in dict.fromkeys(item.action for item in request.items)})
-    return [_message("repair_input", question=request.question, actions=actions, items=items)]
+class _Attempt(NamedTuple):
+    """A request. `best` names all that it may ask for; `way` names what this attempt asks for, after rejections."""
+
+    best: _Way
+    way: _Way
+    stream: AnswerStream | None
 
 
-def _read_inputs(reply: str, request: RepairRequest) -> dict[int, str]:
-    inputs = parse_inputs(reply)
-    if len(request.items) == len(inputs) == 1:
-        # One input for one item: its number does not matter.
-        inputs = {request.items[0].index + 1: next(iter(inputs.values()))}
-    return {item.index: inputs[item.index + 1] for item in request.items if inputs.get(item.index + 1)}
+def _inner(config: RunnableConfig | None) -> RunnableConfig:
+    """The configuration of a model's own run: it is kept out of the stream of messages."""
+    return own_config(merge_configs(config, {"tags": [TAG_NOSTREAM]}))
 
 
-def _correct_messages(request: CorrectRequest, numbers: Sequence[int]) -> tuple[list[BaseMessage], dict[str, Any]]:
-    """The messages of the second call, which show some of the evidence, and the schema of the reply."""
-    evidence = [request.evidence[number - 1] for number in numbers]
-    if request.draft:
-        return [_confirm_message(request, evidence)], CONFIRMATIONS_SCHEMA
-    return [_correct_message(request, evidence)], CORRECTIONS_SCHEMA
+def _structured(model: BaseChatModel, schema: dict[str, Any]) -> Any:
+    """The model bound to a schema, without LangChain's parser; the bare model if it takes no schema."""
+    try:
+        structured: Any = model.with_structured_output(schema, method="json_schema", include_raw=True)
+    except (NotImplementedError, ValueError, TypeError):
+        return model
+    first = structured.first if isinstance(structured, RunnableSequence) else None
+    raw = first.steps__.get("raw") if isinstance(first, RunnableParallel) else None
+    if raw is None:
+        _log.info("%s gives structured output in an unknown form; it is asked for JSON in the prompt only", described(model))
+    return raw or model
 
 
-def _read_corrections(reply: str, request: CorrectRequest, numbers: Sequence[int]) -> Corrected:
-    """The corrections in a reply, with the numbers of the evidence instead of those of the prompt."""
-    parsed, final = parse_corrections(reply)
-    return Corrected(_corrections(request, parsed, numbers), "" if request.draft else renumbered(final, numbers))
+def _text(reply: BaseMessage) -> str:
+    """The text of a reply or of a piece of it; if a provider sends the JSON as a tool call, the call's arguments."""
+    if reply.text or not isinstance(reply, AIMessage):
+        return reply.text
+    if chunks := getattr(reply, "tool_call_chunks", None):
+        return "".join(chunk["args"] or "" for chunk in chunks)
+    return json.dumps(reply.tool_calls[0]["args"], ensure_ascii=False) if reply.tool_calls else ""
 
 
-def _correct_message(request: CorrectRequest, evidence: Sequence[Document]) -> HumanMessage:
-    """The prompt that asks for all open sub-questions and the final answer."""
-    about = [*(item["sub_question"] for item in request.chain), *(i.sub_question for i in request.items), request.question]
-    supporting = [item["reason"] for item in request.chain if item["status"] in SOLVED]
-    numbers = {str(document.id): number for number, document in enumerate(evidence, 1)}
-    opened = {item.index: item for item in request.items}
-    return _message(
-        "correct",
-        question=request.question,
-        conversation=request.knowledge or "(none)",
-        evidence=excerpts(evidence, about, words=_PIECE_WORDS, keep=supporting),
-        chain="\n".join(_chain_line(n, item, numbers, n in opened) for n, item in enumerate(request.chain)),
-        language=_in_language(request.language),
-    )
+def _broken_off(error: Exception, attempt: _Attempt) -> str | None:
+    """The text of a reply that was cut off at its length limit. The client of openai reports that as an error."""
+    choices = getattr(getattr(error, "completion", None), "choices", None)
+    if not choices:
+        return None
+    return attempt.stream.close() if attempt.stream is not None else choices[0].message.content or ""
 
 
-def _confirm_message(request: CorrectRequest, evidence: Sequence[Document]) -> HumanMessage:
-    """The prompt that asks about the failed sentences of an answer."""
-    about = [request.question, " ".join(item.guess_answer for item in request.items)]
-    failed = {item.index for item in request.items}
-    return _message(
-        "confirm",
-        question=request.optimized_question or request.question,
-        evidence=excerpts(evidence, about),
-        draft="\n".join(f"({n + 1}) {flat(text)}" if n in failed else text for n, text in enumerate(request.draft)),
-        language=_in_language(request.language),
-    )
+class AnswerStream:
+    """Reads the answer in a JSON reply while the model writes it, and gives it to a gate.
 
-
-def _corrections(request: CorrectRequest, parsed: Mapping[int, Mapping[str, Any]], numbers: Sequence[int]) -> list[Correction]:
-    return [
-        Correction(
-            item.index,
-            entry["answer"],
-            entry["reason"],
-            supported=entry["status"] != "none" and bool(entry["answer"]),
-            partial=entry["status"] == "partial",
-            evidence=[numbers[number - 1] for number in entry["evidence"] if 0 < number <= len(numbers)],
-        )
-        for item in request.items
-        if (entry := parsed.get(item.index + 1)) is not None
-    ]
-
-
-def _shown_numbers(request: CorrectRequest) -> list[int]:
-    """Numbers of the evidence that the prompt shows. The prompt itself counts from 1.
-
-    For a draft: the evidence that its failed sentences cite, and the nearest evidence. Otherwise: the best evidence of each
-    sub-question, then the next best, up to `_MOST_PIECES`.
+    Args:
+        gate: Shows the sentences that are verified.
+        whole_answer: Read "final_answer" beside any chain; otherwise only beside an empty chain, as in a plan.
+        numbers: `numbers[n - 1]` is the number of the evidence that the prompt shows as [n]; None: the same number.
     """
-    if request.draft:
-        return _numbers_to_confirm(request)
-    places = {str(document.id): number for number, document in enumerate(request.evidence, 1) if document.page_content}
-    lists = [[id_ for id_ in item["evidence"] if id_ in places] for item in request.chain]
-    lists.append(list(places))
-    chosen: dict[int, None] = {}
-    for rank in range(max(map(len, lists), default=0)):
-        for ids in lists:
-            if rank < len(ids) and len(chosen) < _MOST_PIECES:
-                chosen.setdefault(places[ids[rank]])
-    return sorted(chosen)
+
+    def __init__(self, gate: SentenceGate, *, whole_answer: bool, numbers: Sequence[int] | None = None) -> None:
+        self._gate, self._whole, self._numbers = gate, whole_answer, numbers
+        self._pieces: list[str] = []
+        self._length = self._next = 0
+        self._done = self.begun = False
+
+    def feed(self, piece: str) -> bool:
+        """Take the next piece; returns False if the reply is too long. `begun` is True after the first piece with text."""
+        self._pieces.append(piece)
+        self._length += len(piece)
+        self.begun = self._length > 0
+        if not self._done and self._length >= self._next:
+            self._next = self._length + max(0, self._length - _READ_AT_ONCE) // 8
+            self._read()
+        return self._length <= LONGEST_REPLY
+
+    def close(self) -> str:
+        """Read what is left; returns the whole reply."""
+        if not self._done:
+            self._read()
+        return "".join(self._pieces)
+
+    def _read(self) -> None:
+        answer, self._done = streamed_answer("".join(self._pieces), whole_answer=self._whole)
+        if answer:
+            answer = answer if self._numbers is None else renumbered(answer, self._numbers)
+            self._gate.feed(answer, done=self._done)
 
 
-def _numbers_to_confirm(request: CorrectRequest) -> list[int]:
-    wanted: set[int] = set()
-    for item in request.items:
-        near = _nearest(item.guess_answer, request.evidence)
-        cited = [n for n, document in enumerate(request.evidence) if document in item.evidence]
-        best = [n for n in near if n in cited][:_CONFIRMED_FROM]
-        wanted |= {*best, *near[: max(1, _CONFIRMED_FROM - len(best))]}
-    return [n + 1 for n in sorted(wanted)]
-
-
-def _nearest(text: str, evidence: Sequence[Document]) -> list[int]:
-    """Indexes of the evidence: the piece that has the most words of the text comes first."""
-    words = set(content_words(text))
-    held = [len(words & set(content_words(document.page_content))) for document in evidence]
-    return sorted(range(len(evidence)), key=lambda n: -held[n])
-
-
-def _chain_line(index: int, item: ChainItem, numbers: Mapping[str, int], is_open: bool) -> str:
-    """The line of the prompt about one sub-question."""
-    marks = "".join(f"[{numbers[id_]}]" for id_ in item["evidence"][:1] if id_ in numbers)
-    if is_open:
-        told = f"(open; guess, not verified yet: {item['guess_answer']})" if item["guess_answer"] else "(open)"
-    elif item["status"] == "failed":
-        told = f"(could not be looked up: {item['reason']})"
-    elif item["status"] == "unsupported":
-        told = "(nothing was found)"
-    else:
-        told = f"{item['answer']} {marks}".rstrip()
-    return flat(f"{index + 1}. {item['sub_question']} {told}")
-
-
-def _in_language(language: str) -> str:
-    return f", in {language}" if language else ""
+def streamed_answer(reply: str, *, whole_answer: bool = True) -> tuple[str, bool]:
+    """The value of "final_answer" in the beginning of a JSON reply, and whether it is complete."""
+    reply = without_thought(reply)
+    found = _ANSWER.search(reply)
+    if found is None or not (whole_answer or _EMPTY_CHAIN.search(reply, 0, found.start())):
+        return "", False
+    try:
+        return cut_answer(json.loads(f'"{found[1]}"', strict=False)), bool(found[2])
+    except ValueError:
+        # An escape that JSON does not have: the reply is mended when it is read whole.
+        return "", True

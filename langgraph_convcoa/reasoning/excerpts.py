@@ -1,15 +1,18 @@
-"""Excerpts of evidence for a prompt: passages within a budget of words, without losing what answers or supports something."""
+"""Evidence as a prompt shows it: excerpts within a budget of words, as a numbered list in a fence."""
 
 from __future__ import annotations
 
+import hashlib
 import math
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 
 from langchain_core.documents import Document
 
+from langgraph_convcoa.text.clean import flat
 from langgraph_convcoa.text.words import CLOSING, STOPS, Sentence, content_words, sentences
 
 WORDS_A_PASSAGE = 150
@@ -24,6 +27,11 @@ _NEIGHBOUR = 0.5
 """Extra value of a sentence in the passage's quote, and of a sentence beside a chosen one; 1 is the best word's value."""
 _REPEATED_LINE_WORDS = 3
 _ENDED = re.compile(rf"[{STOPS}][{CLOSING}]*\s*\Z")
+_NAME_CHARACTERS = 8
+_FENCE = re.compile(r"<(?=[\s/]{0,9}evidence\b)", re.IGNORECASE)
+_FORGED = re.compile(r"^(\s*+)\[\s*+(\d++)\s*+\]")
+_ROWS = re.compile(r"\.jsonl?(\.gz)?$")
+_DATE = re.compile(r"\d{4}(-\d\d){0,2}")
 
 
 @dataclass(frozen=True)
@@ -36,7 +44,7 @@ class Excerpt:
 
 
 def excerpts(
-    evidence: Mapping[int, Document] | Sequence[Document],
+    evidence: Sequence[Document],
     about: Sequence[str],
     *,
     words: int = WORDS_A_PASSAGE,
@@ -45,7 +53,7 @@ def excerpts(
     """Cut each piece of evidence to the sentences that matter, in their order; … marks what is left out.
 
     Args:
-        evidence: The evidence by its number, best first; a list counts from 1.
+        evidence: The pieces, best first; they are numbered from 1.
         about: Texts that the sentences should fit. The last one, such as the present question, counts most.
         words: Average number of words of a piece. Short pieces leave the words that they do not need to the others.
         keep: Sentences that are never cut, such as those that support a guess.
@@ -55,8 +63,8 @@ def excerpts(
         >>> excerpts([Document(text)], ["When did the bridge open?"], words=10)[0].text
         '… It rained. It rained. The bridge opened in 1894. …'
     """
-    numbered = dict(evidence) if isinstance(evidence, Mapping) else dict(enumerate(evidence, 1))
-    kept = {" ".join(text.split()) for text in keep if text.strip()}
+    numbered = dict(enumerate(evidence, 1))
+    kept = {flat(text) for text in keep if text.strip()}
     repeated = _repeated_lines(numbered.values())
     shown: set[str] = set()
     texts = {number: _without(repeated, document, kept, shown) for number, document in numbered.items()}
@@ -155,14 +163,14 @@ def _chosen(
     counted = Counter(word for held in words for word in held)
     worth = {word: weight * math.log(1 + len(pieces) / counted[word]) for word, weight in wanted.items() if word in counted}
     scale = max(worth.values(), default=1.0)
-    quote = " ".join(str(document.metadata.get("quote") or "").split())
-    flat = [" ".join(piece.text.split()) for piece in pieces]
+    quote = flat(str(document.metadata.get("quote") or ""))
+    texts = [flat(piece.text) for piece in pieces]
     found = _found_part(document)
     values = [
         sum(worth.get(word, 0.0) for word in held) + _QUOTED * scale * bool(quote and text in quote)
-        for held, text in zip(words, flat, strict=True)
+        for held, text in zip(words, texts, strict=True)
     ]
-    chosen = {n for n, text in enumerate(flat) if any(text in other or other in text for other in kept)}
+    chosen = {n for n, text in enumerate(texts) if any(text in other or other in text for other in kept)}
     left = budget - sum(lengths[n] for n in chosen)
     while len(chosen) < len(pieces):
         beside = {n + step for n in chosen for step in (-1, 1)}
@@ -170,7 +178,7 @@ def _chosen(
         if not rest:
             break
         # Sentences of the found part come before its neighbours.
-        best = max(rest, key=lambda n: (flat[n] in found, values[n] + _NEIGHBOUR * scale * (n in beside), -n))
+        best = max(rest, key=lambda n: (texts[n] in found, values[n] + _NEIGHBOUR * scale * (n in beside), -n))
         chosen.add(best)
         left -= lengths[best]
     return chosen
@@ -181,4 +189,32 @@ def _found_part(document: Document) -> str:
     place = document.metadata.get("part")
     if not isinstance(place, Sequence) or [type(n) for n in place] != [int, int]:
         return ""
-    return " ".join(document.page_content[place[0] : place[1]].split())
+    return flat(document.page_content[place[0] : place[1]])
+
+
+def fence(evidence: Sequence[Excerpt], beside: Iterable[str] = ()) -> str:
+    """Put evidence as a numbered list into a fence. No piece and no text `beside` the fence has its name and could close it.
+
+    Each piece has its number, its title or source, and its date. No line of a piece looks like the heading of another.
+    """
+    if not evidence:
+        return "(none)"
+    blocks = []
+    for piece in evidence:
+        metadata = piece.document.metadata
+        source = str(metadata.get("source") or piece.document.id or "")
+        name = flat(str(metadata.get("title") or ("" if _ROWS.search(source) else source)))
+        date = _DATE.match(str(metadata.get("date") or ""))
+        text = "\n".join(_FORGED.sub(r"\1(\2)", line) for line in piece.text.strip().splitlines())
+        blocks.append(unfenced(f"{f'[{piece.number}] {name[:120]}'.rstrip()}{f' ({date[0]})' if date else ''}\n{text}"))
+    inside = "\n".join(blocks)
+    near = "\0".join((inside, *beside)).casefold()
+    seed = "\0".join(piece.text for piece in evidence).encode("utf-8", "replace")
+    names = (hashlib.sha256(seed + b"\0" * n).hexdigest()[:_NAME_CHARACTERS] for n in count())
+    name = next(name for name in names if name not in near)
+    return f"<evidence-{name}>\n{inside}\n</evidence-{name}>"
+
+
+def unfenced(text: str) -> str:
+    """Change a foreign text so that nothing in it looks like the beginning or the end of a fence."""
+    return _FENCE.sub("‹", text)

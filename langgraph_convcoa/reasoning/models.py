@@ -1,39 +1,41 @@
-"""Loading of chat models by name, and one-line messages for their failures."""
+"""Loading of chat models by name, the models inside wrappers such as fallbacks, and one-line messages for failures."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, TypeVar
 from urllib.parse import urlsplit, urlunsplit
 
-from langchain_core.language_models import BaseChatModel
-from langchain_core.runnables import RunnableConfig
+from langchain_core.language_models import BaseChatModel, LanguageModelInput
+from langchain_core.runnables import Runnable, RunnableConfig, RunnableSequence
+from langchain_core.runnables.base import RunnableBindingBase
+from langchain_core.runnables.config import ensure_config
+from langchain_core.runnables.configurable import DynamicRunnable
+from langchain_core.runnables.fallbacks import RunnableWithFallbacks
 
 from langgraph_convcoa.errors import ModelError, first_line
 from langgraph_convcoa.errors.redaction import secrets_of
-from langgraph_convcoa.reasoning.wrapped import ChatModel, chat_models, falls_back, retries
 
+ChatModel = Runnable[LanguageModelInput, Any]
+"""A LangChain chat model, or one in wrappers: fallbacks, retries, bound arguments, a configuration, configurable fields."""
+
+_TAKEN = "a chat model, also one with_fallbacks, with_retry, bind, with_config or configurable fields"
+_OF_THE_GRAPH = frozenset({"thread_id", "run_id", "assistant_id", "graph_id", "user_id", "langgraph_request_id"})
+_OF_THE_GRAPH_PREFIXES = ("__", "checkpoint_", "langgraph_auth_")
+_Given = TypeVar("_Given", bound=ChatModel)
 _TIMEOUT_SECONDS = 60.0
 _LOCAL = "huggingface"
 
 
-@overload
-def load_chat_model(model: str | BaseChatModel, **settings: Any) -> BaseChatModel: ...
-
-
-@overload
-def load_chat_model(model: str | ChatModel, **settings: Any) -> ChatModel: ...
-
-
 def load_chat_model(
-    model: str | ChatModel,
+    model: str | _Given,
     *,
     base_url: str | None = None,
     load_in_8bit: bool = False,
     adapter: str | Path | None = None,
     **settings: Any,
-) -> ChatModel:
+) -> BaseChatModel | _Given:
     """Build a chat model. Raises ModelError if it cannot be built.
 
     Args:
@@ -56,9 +58,14 @@ def load_chat_model(
     if load_in_8bit:
         raise ModelError(f'load_in_8bit is for local models: write "{_LOCAL}:PATH_OR_NAME" instead of {name!r}')
     options = {"temperature": 0, "timeout": _TIMEOUT_SECONDS, **settings}
+    if base_url is not None and not base_url.startswith(("http://", "https://")):
+        raise ModelError(f"the base URL must start with http:// or https://, not {base_url[:80]!r}")
     try:
         if base_url is not None:
-            return _openai_compatible(name, base_url, options)
+            from langchain_openai import ChatOpenAI
+
+            options.setdefault("api_key", os.environ.get("OPENAI_API_KEY") or "none")
+            return ChatOpenAI(model=name.removeprefix("openai:"), base_url=base_url, **options)
         from langchain.chat_models import init_chat_model
 
         built: BaseChatModel = init_chat_model(name, **options)
@@ -66,16 +73,13 @@ def load_chat_model(
     except ImportError as error:
         raise ModelError(f"the model {name!r} needs a package that is not installed: {first_line(error)}") from error
     except Exception as error:
-        raise _load_error(name, error) from error
-
-
-def _openai_compatible(name: str, base_url: str, options: dict[str, Any]) -> BaseChatModel:
-    from langchain_openai import ChatOpenAI
-
-    if not base_url.startswith(("http://", "https://")):
-        raise ModelError(f"the base URL must start with http:// or https://, not {base_url[:80]!r}")
-    options.setdefault("api_key", os.environ.get("OPENAI_API_KEY") or "none")
-    return ChatOpenAI(model=name.removeprefix("openai:"), base_url=base_url, **options)
+        message = f"cannot build the model {name!r}: {first_line(error)}"
+        if "api_key" in str(error).lower() or "credentials" in str(error).lower():
+            provider = name.split(":", 1)[0].upper() if ":" in name else "OPENAI"
+            message = f"no key for the model {name!r}: set {provider}_API_KEY, or give --base-url for a local server"
+        elif isinstance(error, ValueError):
+            message = f'unknown model {name!r}: write PROVIDER:NAME such as "openai:gpt-4.1-mini"'
+        raise ModelError(message) from error
 
 
 def _load_transformers(name: str, *, load_in_8bit: bool, adapter: str | Path | None = None, **settings: Any) -> BaseChatModel:
@@ -119,24 +123,58 @@ def _adapted(model: Any, adapter: str | Path, *, merge: bool) -> Any:
     return adapted.merge_and_unload() if merge else adapted
 
 
-def _load_error(name: str, error: Exception) -> ModelError:
-    if isinstance(error, ModelError):
-        return error
-    text = str(error)
-    if "api_key" in text.lower() or "credentials" in text.lower():
-        provider = name.split(":", 1)[0].upper() if ":" in name else "OPENAI"
-        return ModelError(f"no key for the model {name!r}: set {provider}_API_KEY, or give --base-url for a local server")
-    if isinstance(error, ValueError):
-        return ModelError(f'unknown model {name!r}: write PROVIDER:NAME such as "openai:gpt-4.1-mini"')
-    return ModelError(f"cannot build the model {name!r}: {first_line(error)}")
+def chat_models(model: object, config: RunnableConfig | None = None) -> list[BaseChatModel]:
+    """The chat models inside the wrappers, in the order in which they are asked.
+
+    If a run chooses a model's fields, `config` decides, or else the default. A model with neither is left out.
+
+    Raises:
+        ModelError: `model` is neither a chat model nor a wrapped one.
+    """
+    if isinstance(model, BaseChatModel):
+        return [model]
+    if isinstance(model, RunnableWithFallbacks):
+        if model.exception_key is not None:
+            raise ModelError("a model's fallbacks cannot have an exception_key: they are asked with the same messages")
+        return [found for part in model.runnables for found in chat_models(part, config)]
+    if isinstance(model, RunnableBindingBase):
+        return chat_models(model.bound, config)
+    if isinstance(model, DynamicRunnable):
+        return chat_models(model.prepare(own_config(config))[0] if config else model.default, config)
+    if _is_configurable(model):
+        chosen: Any = model
+        try:
+            return chat_models(chosen._model(own_config(config)), config)  # there is no public method
+        except Exception:  # noqa: BLE001 - no model is chosen, or it cannot be built: the call reports it
+            return []
+    kind = type(model).__name__
+    if isinstance(model, RunnableSequence):
+        raise ModelError(f"a chain ({kind}) is no model: give the chat model in it, without prompt and parser ({_TAKEN})")
+    raise ModelError(f"a model is a name or {_TAKEN}, not {kind}")
 
 
-class ModelCallError(ModelError):
-    """A model did not answer. `transient`: a retry may help, and the model itself makes none."""
+def own_config(config: RunnableConfig | None) -> RunnableConfig:
+    """A configuration without LangGraph's own configurable values: a model with configurable_fields="any" would take them."""
+    config = ensure_config(config)
+    values = {
+        name: value
+        for name, value in config.get("configurable", {}).items()
+        if name not in _OF_THE_GRAPH and not name.startswith(_OF_THE_GRAPH_PREFIXES)
+    }
+    return {**config, "configurable": values}
 
-    def __init__(self, message: str, *, transient: bool = False) -> None:
-        super().__init__(message)
-        self.transient = transient
+
+def layers(model: ChatModel) -> list[ChatModel]:
+    """A model and what its bindings wrap, from the outside to the inside."""
+    found = [model]
+    while isinstance(found[-1], RunnableBindingBase):
+        found.append(found[-1].bound)
+    return found
+
+
+def _is_configurable(model: object) -> bool:
+    """True for the object that `init_chat_model` returns for configurable fields. Its class is not public."""
+    return isinstance(model, Runnable) and type(model).__name__ == "_ConfigurableModel"
 
 
 def shown_url(url: str) -> str:
@@ -153,49 +191,44 @@ def described(model: BaseChatModel) -> str:
     return f"the model {name!r}" + (f" at {shown_url(str(base_url))}" if base_url else "")
 
 
-def call_error(error: BaseException, model: ChatModel, config: RunnableConfig | None = None) -> ModelCallError:
+def call_error(error: BaseException, model: ChatModel, config: RunnableConfig | None = None) -> ModelError:
     """The error that explains a failed model call in one redacted line. The `config` of the run may choose the model.
 
     If a model and its fallbacks fail, LangChain raises the error of the first.
     """
-    if isinstance(error, ModelCallError):
-        return error
     if isinstance(error, ModelError):
-        return ModelCallError(str(error))
+        return error
     asked = chat_models(model, config)
     told = first_line(error, secrets_of(asked), named=True)
     if not asked:
-        return ModelCallError(
+        return ModelError(
             f"the configurable model cannot be built ({told}): name it in the run's config, such as "
             '{"configurable": {"model": "openai:gpt-4.1-mini"}}, or give it a default'
         )
     where = described(asked[0])
-    others = "; its fallbacks failed too" if falls_back(model, error) else ""
-    status, kind = status_code(error), type(error).__name__
-    # LangChain's clients retry by themselves (and honour Retry-After); another retry on top would multiply the requests.
-    retried = retries(model)
-
-    def failed(what: str, *, again: bool = False) -> ModelCallError:
-        return ModelCallError(f"{where} {what}{others}", transient=again and not retried)
-
+    inner = layers(model)[-1]
+    fell_back = isinstance(inner, RunnableWithFallbacks) and isinstance(error, inner.exceptions_to_handle)
+    others = "; its fallbacks failed too" if fell_back else ""
+    status, kind = status_code(error), type(error).__name__.lower()
     if status in (401, 403):
-        return failed(f"refused the key ({status}): check the provider's API key")
-    if status == 404:
-        return failed("does not exist there (404): check the name and the base URL")
-    if status == 429:
-        return failed("is over its rate limit or quota (429): wait a little, then ask again", again=True)
-    if status is not None and status >= 500:
-        return failed(f"failed on the server's side ({status}): ask again later", again=True)
-    if status is not None and status < 400:
-        return failed("does not answer like an OpenAI-compatible API: is the base URL right (often .../v1)?")
-    if status is not None:
-        return failed(f"rejected the request ({status}): it may be too long or use a setting it does not know; {told}")
-    if isinstance(error, TimeoutError) or "timeout" in kind.lower():
-        return failed("did not answer in time: ask again, or raise the model's timeout", again=True)
-    if isinstance(error, ConnectionError) or "connect" in kind.lower() or "protocol" in kind.lower():
-        message = f"cannot reach {where}: is the server running and the base URL right?{others}"
-        return ModelCallError(message, transient=not retried)
-    return failed(f"failed: {told}")
+        what = f"refused the key ({status}): check the provider's API key"
+    elif status == 404:
+        what = "does not exist there (404): check the name and the base URL"
+    elif status == 429:
+        what = "is over its rate limit or quota (429): wait a little, then ask again"
+    elif status is not None and status >= 500:
+        what = f"failed on the server's side ({status}): ask again later"
+    elif status is not None and status < 400:
+        what = "does not answer like an OpenAI-compatible API: is the base URL right (often .../v1)?"
+    elif status is not None:
+        what = f"rejected the request ({status}): it may be too long or use a setting it does not know; {told}"
+    elif isinstance(error, TimeoutError) or "timeout" in kind:
+        what = "did not answer in time: ask again, or raise the model's timeout"
+    elif isinstance(error, ConnectionError) or "connect" in kind or "protocol" in kind:
+        return ModelError(f"cannot reach {where}: is the server running and the base URL right?{others}")
+    else:
+        what = f"failed: {told}"
+    return ModelError(f"{where} {what}{others}")
 
 
 def status_code(error: BaseException) -> int | None:

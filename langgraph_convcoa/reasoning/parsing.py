@@ -122,7 +122,7 @@ def parse_corrections(output: str | Mapping[str, Any]) -> tuple[dict[int, dict[s
             "reason": _text(entry.get("reason")),
             "status": _status(entry),
         }
-        for number, entry in (_numbered(output, _ANSWER_LISTS) if listed or "index" in fields else ())
+        for number, entry in (_numbered(data, _ANSWER_LISTS) if listed or "index" in fields else ())
         if (answer := _first(entry, ("answer", "correctedanswer", "solvedanswer", "sentence"))) is not None
     }
     return found, final
@@ -132,14 +132,13 @@ def parse_inputs(output: str | Mapping[str, Any]) -> dict[int, str]:
     """Read `{"inputs": [{"index", "action_input"}]}`: the inputs by index from 1, without empty ones."""
     return {
         number: text
-        for number, fields in _numbered(output, ("inputs", "actioninputs", "queries", "results"))
+        for number, fields in _numbered(read_json(output), ("inputs", "actioninputs", "queries", "results"))
         if (text := _input(_first(fields, ("actioninput", "input", "sql", "query"))))
     }
 
 
-def _numbered(output: str | Mapping[str, Any], keys: Sequence[str]) -> Iterator[tuple[int, dict[str, Any]]]:
+def _numbered(data: Any, keys: Sequence[str]) -> Iterator[tuple[int, dict[str, Any]]]:
     """The entries of the list under one of the keys, each with its `index`, by default its position."""
-    data = read_json(output)
     if isinstance(data, Mapping):
         entries = _first(_fold(data), keys)
         data = [data] if entries is None else entries
@@ -243,14 +242,9 @@ def _text(value: Any) -> str:
 
 
 def _whole_text(value: Any) -> str:
-    if isinstance(value, (list, tuple)):
+    if isinstance(value, list):
         return " ".join(filter(None, map(_whole_text, value)))
-    if isinstance(value, Mapping) or value is None or isinstance(value, bool):
-        return ""
-    try:
-        return str(value).strip()
-    except ValueError:
-        return ""  # an integer with thousands of digits
+    return "" if isinstance(value, Mapping | bool | None) else str(value).strip()
 
 
 def _answer(value: Any) -> str:
@@ -279,12 +273,7 @@ def _flag(value: Any, *, default: bool) -> bool:
 def _integers(value: Any) -> list[int]:
     """The numbers in a list, or in a text such as "[1], [3]"."""
     values = value if isinstance(value, list) else [value]
-    return [
-        int(digits[:9])
-        for entry in values[:_MOST_STEPS]
-        if not isinstance(entry, bool)
-        for digits in re.findall(r"\d+", _text(entry))
-    ]
+    return [int(digits[:9]) for entry in values[:_MOST_STEPS] for digits in re.findall(r"\d+", _text(entry))]
 
 
 def _status(fields: Mapping[str, Any]) -> str:

@@ -15,7 +15,7 @@ from langgraph_convcoa.cli.session import Session
 from langgraph_convcoa.context import ConvCoAContext
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.graph import build_graph
-from langgraph_convcoa.nodes.decisions import Review, Text, arguments, chain_type, review_request
+from langgraph_convcoa.nodes.approve import Review, Text, arguments, chain_type, review_request
 from tests.cli.test_console import shown, text_console
 from tests.fakes import KeywordRetriever, ScriptedModel, decided_by, node, plan
 

@@ -5,8 +5,7 @@ from langchain_core.documents import Document
 
 from langgraph_convcoa.chain import ChainItem
 from langgraph_convcoa.memory.knowledge_set import Citation
-from langgraph_convcoa.nodes.answer import finish, from_chain
-from langgraph_convcoa.nodes.remember import summary
+from langgraph_convcoa.nodes.answer import finish, from_chain, summary
 from langgraph_convcoa.verification.answers import Checker
 from tests.fakes import WORDS
 from tests.fakes import chain_item as item

@@ -11,7 +11,7 @@ from langchain.agents.middleware.human_in_the_loop import HITLRequest
 from pydantic import TypeAdapter
 
 from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.nodes.decisions import (
+from langgraph_convcoa.nodes.approve import (
     Decided,
     NeededText,
     Review,

@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 
 from langgraph_convcoa.memory.asked import read_conversation
 from langgraph_convcoa.memory.knowledge_set import Citation
-from langgraph_convcoa.nodes.message import answer_message, citation_annotations
+from langgraph_convcoa.nodes.answer import answer_message, citation_annotations
 
 CITED: list[Citation] = [
     {"id": "hopfield.md#0", "source": "hopfield.md", "quote": "Hopfield described the network in 1982."},

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from langchain_core.documents import Document
 
 from langgraph_convcoa.nodes.correct import apply_corrections
-from langgraph_convcoa.nodes.evidence import finding, merge_findings
+from langgraph_convcoa.nodes.parts import finding, merge_findings
 from langgraph_convcoa.nodes.verify import verify_chain
 from langgraph_convcoa.reasoning.base import Correction, Unsolved
 from langgraph_convcoa.state import Finding, PlannedNode

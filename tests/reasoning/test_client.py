@@ -14,7 +14,7 @@ from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResu
 from langchain_openai import ChatOpenAI
 
 from langgraph_convcoa.errors import ModelError, RetrievalError
-from langgraph_convcoa.reasoning.client import AnswerStream, ModelClient, streamed_answer
+from langgraph_convcoa.reasoning.chat_model import AnswerStream, ChatModelReasoner, streamed_answer
 from langgraph_convcoa.reasoning.parsing import CHAIN_SCHEMA
 from langgraph_convcoa.usage import UsageCounter
 from tests.fakes import ScriptedModel
@@ -36,7 +36,7 @@ class Shown:
 
 
 async def asked(
-    client: ModelClient, asynchronous: bool, streamed: bool, schema: Any = CHAIN_SCHEMA, config: Any = None
+    client: ChatModelReasoner, asynchronous: bool, streamed: bool, schema: Any = CHAIN_SCHEMA, config: Any = None
 ) -> tuple[str, UsageCounter]:
     """The text of a reply, and what a usage counter has seen."""
     counter = UsageCounter()
@@ -58,7 +58,7 @@ WRAPPERS: dict[str, Callable[[ChatOpenAI], Any]] = {
 @FORMS
 async def test_a_bare_model_is_asked_for_structured_output(asynchronous: bool, streamed: bool) -> None:
     with OpenAIServer([JSON]) as server:
-        text, counter = await asked(ModelClient(server.model()), asynchronous, streamed)
+        text, counter = await asked(ChatModelReasoner(server.model()), asynchronous, streamed)
     [body] = server.requests
     assert (text, body["response_format"]["type"], body.get("stream", False)) == (JSON, "json_schema", streamed)
     assert counted(counter) == (1, 100, 20)
@@ -68,7 +68,7 @@ async def test_a_bare_model_is_asked_for_structured_output(asynchronous: bool, s
 @pytest.mark.parametrize("wrap", WRAPPERS.values(), ids=WRAPPERS)
 async def test_a_model_in_wrappers_is_asked_as_it_is(wrap: Any, asynchronous: bool, streamed: bool) -> None:
     with OpenAIServer([JSON]) as server:
-        text, counter = await asked(ModelClient(wrap(server.model())), asynchronous, streamed)
+        text, counter = await asked(ChatModelReasoner(wrap(server.model())), asynchronous, streamed)
     [body] = server.requests
     assert (text, "response_format" in body, body.get("stream", False)) == (JSON, False, streamed)
     assert counter.llm_calls == 1
@@ -79,7 +79,7 @@ async def test_a_model_in_wrappers_is_asked_as_it_is(wrap: Any, asynchronous: bo
 @FORMS
 async def test_every_attempt_of_a_retry_counts(asynchronous: bool, streamed: bool) -> None:
     with OpenAIServer([Reply(status=503), Reply(status=503), JSON]) as server:
-        text, counter = await asked(ModelClient(server.model().with_retry(**QUICK)), asynchronous, streamed)
+        text, counter = await asked(ChatModelReasoner(server.model().with_retry(**QUICK)), asynchronous, streamed)
     assert text == JSON
     assert counter.llm_calls == len(server.requests) == 3
     assert counter.output_tokens > 0
@@ -89,7 +89,7 @@ async def test_every_attempt_of_a_retry_counts(asynchronous: bool, streamed: boo
 async def test_the_request_to_a_fallback_counts(asynchronous: bool, streamed: bool) -> None:
     with OpenAIServer([Reply(status=503)]) as server, OpenAIServer([JSON]) as other:
         model = server.model().with_fallbacks([other.model("b").bind(seed=7)])
-        text, counter = await asked(ModelClient(model), asynchronous, streamed)
+        text, counter = await asked(ChatModelReasoner(model), asynchronous, streamed)
     assert text == JSON
     assert counter.llm_calls == 2
     assert counter.input_tokens > 0, "the failed prompt is estimated"
@@ -104,7 +104,7 @@ async def test_a_model_that_rejects_schemas_is_asked_without(asynchronous: bool,
         return Reply("no response_format", status=400) if "response_format" in body else JSON
 
     with OpenAIServer(script) as server:
-        client_ = ModelClient(server.model())
+        client_ = ChatModelReasoner(server.model())
         assert (await asked(client_, asynchronous, streamed))[0] == JSON
         before = len(server.requests)
         text, counter = await asked(client_, asynchronous, streamed)
@@ -119,7 +119,7 @@ async def test_a_server_that_rejects_stream_options_is_asked_without(asynchronou
         return Reply("unknown field stream_options", status=400) if "stream_options" in body else JSON
 
     with OpenAIServer(script) as server:
-        client_ = ModelClient(server.model())
+        client_ = ChatModelReasoner(server.model())
         assert (await asked(client_, asynchronous, True, schema))[0] == JSON
         before = len(server.requests)
         text, _ = await asked(client_, asynchronous, True, schema)
@@ -134,11 +134,11 @@ async def test_what_is_rejected_either_way_is_an_error_and_gives_nothing_up(
 ) -> None:
     first = [Reply("too long", status=status)] * 4
     with OpenAIServer(lambda body: first.pop() if first else Reply(JSON)) as server:
-        client_ = ModelClient(server.model())
+        client_ = ChatModelReasoner(server.model())
         with pytest.raises(ModelError, match=str(status)):
             await asked(client_, asynchronous, streamed)
-        # 400: as it is, and without what could be meant; 404: without the schema; 500: once more; else no more.
-        assert len(server.requests) == {400: 4 if streamed else 2, 404: 2, 500: 2}.get(status, 1)
+        # 400: as it is, and without what could be meant; 404: without the schema; else no more.
+        assert len(server.requests) == {400: 4 if streamed else 2, 404: 2}.get(status, 1)
         first.clear()
         await asked(client_, asynchronous, streamed)
     assert "response_format" in server.requests[-1]
@@ -147,7 +147,7 @@ async def test_what_is_rejected_either_way_is_an_error_and_gives_nothing_up(
 @FORMS
 async def test_a_reply_that_its_length_limit_broke_off_is_kept(asynchronous: bool, streamed: bool) -> None:
     with OpenAIServer([Reply(JSON[:20], finish_reason="length")]) as server:
-        text, _ = await asked(ModelClient(server.model()), asynchronous, streamed)
+        text, _ = await asked(ChatModelReasoner(server.model()), asynchronous, streamed)
     assert text == JSON[:20]
 
 
@@ -155,7 +155,7 @@ async def test_a_reply_that_its_length_limit_broke_off_is_kept(asynchronous: boo
 async def test_a_run_chooses_the_model(asynchronous: bool, streamed: bool) -> None:
     with OpenAIServer([JSON, JSON]) as server:
         options = {"base_url": server.base_url, "api_key": "x", "max_retries": 0}
-        client_ = ModelClient(init_chat_model("openai:a", configurable_fields=("model",), **options).with_retry(**QUICK))
+        client_ = ChatModelReasoner(init_chat_model("openai:a", configurable_fields=("model",), **options).with_retry(**QUICK))
         config = {"configurable": {"model": "openai:b", "thread_id": "1"}}
         assert (await asked(client_, asynchronous, streamed, config=config))[0] == JSON
         assert (await asked(client_, asynchronous, streamed))[0] == JSON
@@ -166,7 +166,7 @@ async def test_a_run_chooses_the_model(asynchronous: bool, streamed: bool) -> No
 @FORMS
 async def test_a_model_that_a_run_must_choose(asynchronous: bool, streamed: bool) -> None:
     with pytest.raises(ModelError, match="name it in the run's config"):
-        await asked(ModelClient(init_chat_model()), asynchronous, streamed)
+        await asked(ChatModelReasoner(init_chat_model()), asynchronous, streamed)
 
 
 class WithTools(ScriptedModel):
@@ -193,15 +193,9 @@ class WithTools(ScriptedModel):
 @FORMS
 async def test_json_in_a_tool_call_is_read_as_text(asynchronous: bool, streamed: bool) -> None:
     model = WithTools(replies=[JSON]).bind(tools=[{"title": "search"}])
-    text, counter = await asked(ModelClient(model), asynchronous, streamed)
+    text, counter = await asked(ChatModelReasoner(model), asynchronous, streamed)
     assert json.loads(text) == json.loads(JSON)
     assert counter.llm_calls == 1
-
-
-def test_a_passing_failure_is_tried_once_more_and_counted() -> None:
-    model, counter = ScriptedModel(replies=[ConnectionError("lost"), JSON]), UsageCounter()
-    assert ModelClient(model).ask("?", CHAIN_SCHEMA, {"callbacks": [counter]}) == JSON
-    assert counter.llm_calls == 2
 
 
 @pytest.mark.parametrize("asynchronous", [True, False])
@@ -214,7 +208,7 @@ async def test_a_stream_that_has_begun_is_not_begun_again(asynchronous: bool) ->
     inner, fallback = Broken(replies=["one", "two"]), ScriptedModel(replies=["three"])
     for model in (inner.with_retry(**QUICK), inner.with_fallbacks([fallback])):
         with pytest.raises(ModelError, match="cannot reach"):
-            await asked(ModelClient(model), asynchronous, True)
+            await asked(ChatModelReasoner(model), asynchronous, True)
     assert (len(inner.prompts), len(fallback.prompts)) == (2, 0), "each was asked once"
 
 
@@ -227,7 +221,7 @@ async def test_an_error_of_the_verifier_is_not_reported_as_the_models(asynchrono
     model = ScriptedModel(replies=['{"final_answer": "It rained."}'])
     given = ("?", None, None, AnswerStream(Broken(), whole_answer=True))  # type: ignore[arg-type]
     with pytest.raises(RetrievalError, match="the verifier cannot be loaded"):
-        await ModelClient(model).aask(*given) if asynchronous else ModelClient(model).ask(*given)
+        await ChatModelReasoner(model).aask(*given) if asynchronous else ChatModelReasoner(model).ask(*given)
     assert len(model.prompts) == 1
 
 

@@ -19,7 +19,7 @@ from langchain_core.outputs import ChatGenerationChunk
 import langgraph_convcoa
 from langgraph_convcoa import build_graph
 from langgraph_convcoa.nodes.answer import finish
-from langgraph_convcoa.reasoning.client import AnswerStream
+from langgraph_convcoa.reasoning.chat_model import AnswerStream
 from langgraph_convcoa.reasoning.parsing import parse_chain, parse_corrections
 from langgraph_convcoa.text.clean import LONGEST_ANSWER
 from langgraph_convcoa.verification.answers import Checker, SentenceGate

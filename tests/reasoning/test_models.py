@@ -9,7 +9,7 @@ from langchain_openai import ChatOpenAI
 
 from langgraph_convcoa import build_graph
 from langgraph_convcoa.errors import ModelError
-from langgraph_convcoa.reasoning.models import ModelCallError, call_error, load_chat_model
+from langgraph_convcoa.reasoning.models import call_error, load_chat_model
 from tests.fakes import KeywordRetriever
 
 
@@ -43,15 +43,8 @@ def test_what_cannot_be_built_says_why_in_one_line(name: str, options: dict[str,
 
 
 def test_a_failed_call_keeps_its_first_meaning() -> None:
-    error = ModelCallError("x", transient=True)
+    error = ModelError("x")
     assert call_error(error, FakeListChatModel(responses=[])) is error
-
-
-def test_a_client_without_retries_of_its_own_may_be_asked_again() -> None:
-    model = FakeListChatModel(responses=[])
-    assert call_error(ConnectionError(), model).transient
-    assert not call_error(ConnectionError(), ChatOpenAI(model="x", api_key="x")).transient
-    assert not call_error(ValueError("a secret"), model).transient
 
 
 def test_the_message_of_a_failure_is_shown_without_secrets() -> None:
@@ -81,10 +74,8 @@ def test_the_error_of_a_wrapped_model_names_the_one_inside() -> None:
     assert str(error) == (
         "the model 'x' did not answer in time: ask again, or raise the model's timeout; its fallbacks failed too"
     )
-    assert error.transient
     only = first.with_fallbacks([second], exceptions_to_handle=(ConnectionError,))
     assert str(call_error(TimeoutError(), only)).endswith("the model's timeout")
-    assert not call_error(TimeoutError(), wrapped.with_retry()).transient, "it has asked again by itself"
     chosen = init_chat_model("openai:x", configurable_fields=("model",), api_key="k")
     assert "the model 'y'" in str(call_error(TimeoutError(), chosen, {"configurable": {"model": "openai:y"}}))
     assert str(call_error(ModelError("no such model"), init_chat_model())) == "no such model"

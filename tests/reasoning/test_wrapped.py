@@ -1,4 +1,4 @@
-"""Models in wrappers: what is inside them, and whether they ask again by themselves."""
+"""Models in wrappers: what is inside them."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from langchain_core.runnables import ConfigurableField, RunnableLambda
 from langchain_openai import ChatOpenAI
 
 from langgraph_convcoa.errors import ModelError
-from langgraph_convcoa.reasoning.wrapped import ChatModel, chat_models, retries
-from tests.fakes import ScriptedModel
+from langgraph_convcoa.reasoning.models import chat_models
 
 
 def named(name: str, **settings: Any) -> ChatOpenAI:
@@ -73,17 +72,3 @@ def test_a_configurable_model_without_a_default_is_not_known_before_it_is_chosen
 def test_what_is_no_model_is_refused(other: Any, message: str) -> None:
     with pytest.raises(ModelError, match=message):
         chat_models(other)
-
-
-@pytest.mark.parametrize(
-    ("model", "again"),
-    [
-        (ScriptedModel(), False), (named("a", max_retries=0), False), (named("a"), True), (ScriptedModel().with_retry(), True),
-        (ScriptedModel().bind(x=1), False), (ScriptedModel().bind(x=1).with_retry().with_config(tags=["t"]), True),
-        (ScriptedModel().with_fallbacks([ScriptedModel().with_retry()]), True),
-        (ScriptedModel().with_fallbacks([ScriptedModel()]), False),
-        (named("a", max_retries=0).configurable_fields(model_name=ConfigurableField("model")), False), (configurable(), True),
-    ],
-)  # fmt: skip
-def test_whether_a_model_asks_again_by_itself(model: ChatModel, again: bool) -> None:
-    assert retries(model) is again

@@ -27,7 +27,7 @@ from langgraph_convcoa.nodes.correct import STANDS_IN
 from langgraph_convcoa.reasoning.base import Reasoner
 from langgraph_convcoa.reasoning.chat_model import ChatModelReasoner
 from langgraph_convcoa.reasoning.extractive.reasoner import ExtractiveReasoner
-from langgraph_convcoa.reasoning.prompts import render
+from langgraph_convcoa.reasoning.messages import render
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 
 _ReasonerOf = Callable[[Kit], Reasoner]

@@ -21,11 +21,10 @@ from langgraph_convcoa.chain import ChainItem
 from langgraph_convcoa.context import ConvCoAContext
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.evaluation.records import Outcome, Turn
-from langgraph_convcoa.nodes.act import MODEL_K
-from langgraph_convcoa.reasoning.excerpts import Excerpt
+from langgraph_convcoa.nodes.plan import MODEL_K
+from langgraph_convcoa.reasoning.excerpts import Excerpt, fence
 from langgraph_convcoa.reasoning.models import call_error, status_code
 from langgraph_convcoa.reasoning.parsing import without_thought
-from langgraph_convcoa.reasoning.prompts import fence
 from langgraph_convcoa.text.citations import check_citations
 from langgraph_convcoa.text.words import sentences
 
