@@ -67,7 +67,7 @@ class VerifiedAnswers(AgentMiddleware[VerifiedState, Any, Any]):
     once it is verified.
 
     Messages with tool calls, structured output, and answers without any tool result are not changed; the claims of the latter
-    are in `unsupported`.
+    are in `unsupported`. Put it last in the list, so that middleware that retries or replaces the model stays around it.
 
     Args:
         verifier: As in `build_graph`.
@@ -305,6 +305,10 @@ class _Watcher(BaseCallbackHandler):
 
     def __init__(self, gate: SentenceGate) -> None:
         self._gate, self._text = gate, ""
+
+    def on_chat_model_start(self, *_: Any, **__: Any) -> None:
+        # A retry begins the reply again.
+        self._text = ""
 
     def on_llm_new_token(self, token: str, *, chunk: Any = None, **_: Any) -> None:
         self._text += chunk.message.text if isinstance(chunk, ChatGenerationChunk) else token
