@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from langgraph_convcoa.actions.tables.action import DataAnalysis as DataAnalysis
     from langgraph_convcoa.actions.tool import ToolAction as ToolAction
     from langgraph_convcoa.actions.web.action import WebQuerying as WebQuerying
+    from langgraph_convcoa.agent import VerifiedAnswers as VerifiedAnswers
+    from langgraph_convcoa.agent import convcoa_tool as convcoa_tool
     from langgraph_convcoa.chain import ActionChain as ActionChain
     from langgraph_convcoa.chain import ActionNode as ActionNode
     from langgraph_convcoa.context import ConvCoAContext as ConvCoAContext
@@ -39,9 +41,11 @@ _HOMES = {
     "KnowledgeRetrieval": "actions.knowledge",
     "Overview": "actions.overview.action",
     "ToolAction": "actions.tool",
+    "VerifiedAnswers": "agent",
     "WebQuerying": "actions.web.action",
     "build_graph": "graph",
     "conv_mrfs": "verification.mrfs",
+    "convcoa_tool": "agent",
     "faith_score": "verification.faith_score",
 }
 

@@ -12,6 +12,7 @@ from langchain_core.callbacks import CallbackManagerForLLMRun, CallbackManagerFo
 from langchain_core.documents import Document
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
+from langchain_core.messages.tool import tool_call_chunk
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_core.retrievers import BaseRetriever
 from pydantic import BaseModel, Field, PrivateAttr
@@ -128,7 +129,10 @@ class KeywordRetriever(BaseRetriever):
 
 
 class ScriptedModel(BaseChatModel):
-    """Replies in order from a list, or by a function of the prompt; streams in small pieces; may raise what it is given."""
+    """Replies in order from a list, or by a function of the prompt; streams in small pieces.
+
+    A reply is a text, a message with calls of tools, or an error to raise.
+    """
 
     replies: list[Any] = Field(default_factory=list)
     by_prompt: Callable[[str], str] | None = None
@@ -142,13 +146,17 @@ class ScriptedModel(BaseChatModel):
     def _llm_type(self) -> str:
         return "scripted"
 
-    def _next(self, messages: list[BaseMessage]) -> str:
+    def bind_tools(self, tools: Sequence[Any], **kwargs: Any) -> ScriptedModel:
+        """The model itself: its replies may be messages with calls of the tools."""
+        return self
+
+    def _next(self, messages: list[BaseMessage]) -> AIMessage:
         prompt = "\n".join(message.text for message in messages)
         self._prompts.append(prompt)
         reply = self.by_prompt(prompt) if self.by_prompt else self.replies.pop(0)
         if isinstance(reply, BaseException):
             raise reply
-        return str(reply)
+        return reply if isinstance(reply, AIMessage) else AIMessage(str(reply))
 
     def _generate(
         self,
@@ -157,7 +165,8 @@ class ScriptedModel(BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        message = AIMessage(self._next(messages), usage_metadata={"input_tokens": 10, "output_tokens": 5, "total_tokens": 15})
+        usage = {"input_tokens": 10, "output_tokens": 5, "total_tokens": 15}
+        message = self._next(messages).model_copy(update={"usage_metadata": usage})
         return ChatResult(generations=[ChatGeneration(message=message)])
 
     def _stream(
@@ -167,9 +176,12 @@ class ScriptedModel(BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> Iterator[ChatGenerationChunk]:
-        text = self._next(messages)
-        for start in range(0, len(text), 4):
-            yield ChatGenerationChunk(message=AIMessageChunk(text[start : start + 4]))
+        reply = self._next(messages)
+        for start in range(0, len(reply.text), 4):
+            yield ChatGenerationChunk(message=AIMessageChunk(reply.text[start : start + 4]))
+        for call in reply.tool_calls:
+            piece = tool_call_chunk(name=call["name"], args=json.dumps(call["args"]), id=call["id"], index=0)
+            yield ChatGenerationChunk(message=AIMessageChunk("", tool_call_chunks=[piece]))
         usage = {"input_tokens": 10, "output_tokens": 5, "total_tokens": 15}
         yield ChatGenerationChunk(message=AIMessageChunk("", usage_metadata=usage))
 

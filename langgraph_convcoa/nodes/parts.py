@@ -79,10 +79,7 @@ class GraphParts:
         self, state: ConvCoAState, settings: ConvCoAContext, config: RunnableConfig, reviewed: set[str]
     ) -> SentenceGate | None:
         """The gate that streams the answer; None without a stream of messages, or if a person approves a `reviewed` node."""
-        callbacks: Any = config.get("callbacks")
-        handlers = getattr(callbacks, "handlers", callbacks) or ()
-        followed = any(isinstance(handler, StreamMessagesHandler) for handler in handlers)
-        if not followed or reviewed & {*state["approve"]}:
+        if not is_followed(config) or reviewed & {*state["approve"]}:
             return None
         return SentenceGate(self.checker(state, settings), show, state["reply"]["message_id"])
 
@@ -113,6 +110,12 @@ def annotate(given: Mapping[str, Any], update: Any) -> Any:
     short = {name: fact[:_LONGEST_FACT] if isinstance(fact, str) else fact for name, fact in facts.items()}
     run.add_metadata({name: fact for name, fact in short.items() if not (hidden and name.endswith("sub_question"))})
     return update
+
+
+def is_followed(config: RunnableConfig) -> bool:
+    """Whether somebody follows the stream of messages of a run."""
+    callbacks: Any = config.get("callbacks")
+    return any(isinstance(handler, StreamMessagesHandler) for handler in getattr(callbacks, "handlers", callbacks) or ())
 
 
 def emit(event: dict[str, Any]) -> None:

@@ -16,6 +16,7 @@ from langchain_core.embeddings import Embeddings
 from langchain_core.retrievers import BaseRetriever, LangSmithRetrieverParams
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 from langchain_core.runnables.config import run_in_executor
+from langchain_core.tools import BaseTool
 from langchain_core.vectorstores import VectorStore
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, SkipValidation, ValidationError
 
@@ -357,6 +358,25 @@ class HopfieldRetriever(EditableRetriever):
             return await self.ainvoke(config=config, **arguments(inputs))
 
         return RunnableLambda(retrieve, afunc=aretrieve, name="history_aware_retriever")
+
+    def as_tool(
+        self,
+        args_schema: type[BaseModel] | None = None,
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        arg_types: dict[str, type] | None = None,
+    ) -> BaseTool:
+        """The retriever as the tool of an agent. It takes a `query`, and returns passages as text and documents as artifact.
+
+        The earlier turns of the agent's conversation are the history of the search. Own types of arguments make LangChain's
+        plain tool instead.
+        """
+        from langgraph_convcoa.retrieval.tool import retriever_tool
+
+        if args_schema is not None or arg_types is not None:
+            return super().as_tool(args_schema, name=name, description=description, arg_types=arg_types)
+        return retriever_tool(self, name, description)
 
     def check_encoder(self) -> None:
         """Load the encoder and compare it with the encoder of an index; otherwise the first search does this."""

@@ -77,6 +77,7 @@ class Checker:
         verifier: Judges each sentence.
         question: The question that a short answer such as "in 1982" answers.
         threshold: T; the verifier's own by default.
+        keep_marks: Whether the numbers in a text are those of the evidence. If not, the verifier alone chooses what is cited.
     """
 
     def __init__(
@@ -86,8 +87,10 @@ class Checker:
         verifier: Verifier,
         question: str = "",
         threshold: float | None = None,
+        *,
+        keep_marks: bool = True,
     ) -> None:
-        self.evidence = evidence
+        self.evidence, self._keep_marks = evidence, keep_marks
         self._history, self._verifier, self._question, self._threshold = history, verifier, question, threshold
         self._verdicts: dict[str, Verdict] = {}
 
@@ -135,6 +138,7 @@ class Checker:
         # A mark after the full stop belongs to the sentence too.
         text = _AFTER_STOP.sub(r"\2\1", text)
         plain, verdict, claims = without_marks(text).rstrip(), self._verdicts[claim] if claim else _NO_CLAIM, bool(claim)
+        text = text if self._keep_marks else plain
         if plain in confirmed:
             verdict = replace(verdict, supported=True)
         given = list(dict.fromkeys(number for _, numbers in cited_parts(text) for number in numbers))
@@ -183,9 +187,14 @@ def _share(claim: str, document: Document) -> float:
 def with_marks(plain: str, numbers: Sequence[int]) -> str:
     """A sentence with marks in front of its full stop."""
     marks = "".join(f"[{number}]" for number in numbers)
-    stop = _STOP.search(plain)
-    end = stop.start() if stop else len(plain)
-    return f"{plain[:end]} {marks}{plain[end:]}" if marks else plain
+    return before_stop(plain, f" {marks}") if marks else plain
+
+
+def before_stop(sentence: str, text: str) -> str:
+    """A sentence with a text in front of its full stop."""
+    stop = _STOP.search(sentence)
+    end = stop.start() if stop else len(sentence)
+    return f"{sentence[:end]}{text}{sentence[end:]}"
 
 
 class SentenceGate:

@@ -52,6 +52,8 @@ METHODS: Mapping[str, Method] = MappingProxyType(
         "react": Method("thoughts, searches, observations in turn (Yao et al. 2022); n + 1 calls", _REACT),
         OURS: Method("the conversational chain of action; 1 or 2 calls", _from("ours", "make_ours", True), remembers=True),
         EXTRACTIVE: Method(_QUOTES, _from("ours", "make_extractive", True), asks=False, remembers=True),
+        "agent": Method("LangChain's agent with a search tool; n + 1 calls", _from("agent", "make_agent", True)),
+        "agent-verified": Method("the same with VerifiedAnswers", _from("agent", "make_verified_agent", True)),
     }
 )
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from langchain_core.messages import AIMessage
+
 from langgraph_convcoa.evaluation.methods.prompting import Kit
 from langgraph_convcoa.evaluation.methods.registry import make_method
 from langgraph_convcoa.evaluation.records import Outcome, Turn
-from tests.fakes import KeywordRetriever, ScriptedModel
+from tests.fakes import KeywordRetriever, ScriptedModel, corrections
 from tests.openai_server import OpenAIServer, Reply
 
 QUESTION = "Which came first, the Hopfield network or sparsemax?"
@@ -16,7 +18,7 @@ TURN = Turn("q1", "c1", QUESTION)
 LATER = Turn("q2", "c1", "And who described it?", ((QUESTION, "The Hopfield network."),))
 
 
-def run(name: str, *replies: str, turn: Turn = TURN, **kit: Any) -> tuple[Outcome, list[str]]:
+def run(name: str, *replies: Any, turn: Turn = TURN, **kit: Any) -> tuple[Outcome, list[str]]:
     model = ScriptedModel(replies=list(replies))
     outcome = asyncio.run(make_method(name, Kit(model, KeywordRetriever(), **kit)).ainvoke(turn))
     assert not model.replies, "every reply was asked for"
@@ -98,3 +100,14 @@ def test_a_server_that_knows_no_stop_sequence_is_asked_without_and_remembered() 
         method = make_method("react", Kit(server.model(), KeywordRetriever()))
         assert [asyncio.run(method.ainvoke(TURN)).answer for _ in range(2)] == ["x", "x"]
         assert ["stop" in body for body in server.requests] == [True, False, False]
+
+
+def test_an_agent_searches_with_its_tool_and_is_verified_where_it_is_asked_for() -> None:
+    search = AIMessage("", tool_calls=[{"name": "search_documents", "args": {"query": "sparsemax 2016"}, "id": "1"}])
+    draft = "Sparsemax was introduced by Martins and Astudillo in 2016. They were paid by Napoleon."
+    outcome, prompts = run("agent", search, draft, turn=LATER)
+    assert (outcome.answer, outcome.passages) == (draft, ("sparsemax-2016",))
+    assert QUESTION in prompts[0]
+    outcome, _ = run("agent-verified", search, draft, corrections("It gives sparse probabilities.", first=2), turn=LATER)
+    expected = "Sparsemax was introduced by Martins and Astudillo in 2016 [1]. It gives sparse probabilities [1]."
+    assert outcome.answer == expected
