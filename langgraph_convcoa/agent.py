@@ -234,7 +234,7 @@ class _Answer:
                 tool_call_chunk(name=call["name"], args=json.dumps(call["args"]), id=call["id"], index=n)
                 for n, call in enumerate(message.tool_calls)
             ]
-            push_message(cast("Any", AIMessageChunk(rest, tool_call_chunks=calls, id=message.id)), state_key=None)
+            push_message(cast("Any", AIMessageChunk(content=rest, tool_call_chunks=calls, id=message.id)), state_key=None)
 
     def wanted(self) -> CorrectRequest | None:
         """The request for corrections; None if every sentence stands, or there is no evidence to correct them with."""
@@ -308,8 +308,8 @@ class _Watcher(BaseCallbackHandler):
         # A retry begins the reply again.
         self._text = ""
 
-    def on_llm_new_token(self, token: str, *, chunk: Any = None, **_: Any) -> None:
-        self._text += chunk.message.text if isinstance(chunk, ChatGenerationChunk) else token
+    def on_llm_new_token(self, token: Any, *, chunk: Any = None, **_: Any) -> None:
+        self._text += chunk.message.text if isinstance(chunk, ChatGenerationChunk) else str(token)
         self._gate.feed(clean(self._text))
 
 

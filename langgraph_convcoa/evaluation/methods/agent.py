@@ -9,6 +9,7 @@ from langchain.agents import create_agent
 from langchain.agents.middleware import AgentMiddleware
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig, RunnableLambda
+from langchain_core.runnables.config import merge_configs
 from langchain_core.tools import BaseTool, create_retriever_tool
 
 from langgraph_convcoa.agent import VerifiedAnswers, evidence_of
@@ -32,8 +33,9 @@ def make_agent(kit: Kit, name: str = "agent", *, middleware: Sequence[AgentMiddl
         history = [
             message for question, reply in turn.history for message in (HumanMessage(question), AIMessage(reply or "(none)"))
         ]
-        given = {"messages": [*history, HumanMessage(turn.question)]}
-        messages = (await agent.ainvoke(given, {**config, "recursion_limit": 4 * kit.max_steps}))["messages"]
+        given: Any = {"messages": [*history, HumanMessage(turn.question)]}
+        limited = merge_configs(config, {"recursion_limit": 4 * kit.max_steps})
+        messages = (await agent.ainvoke(given, limited))["messages"]
         found = [document.id for one in messages if isinstance(one, ToolMessage) for document in evidence_of([one])]
         return Outcome(messages[-1].text, tuple(dict.fromkeys(map(str, found))))
 

@@ -7,6 +7,7 @@ import json
 import sys
 import threading
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -18,7 +19,7 @@ from safetensors import safe_open
 
 from langgraph_convcoa.retrieval.array_file import mapped_tensors
 from langgraph_convcoa.retrieval.encoders.base import DEFAULT_ENCODER, RecentValues, Vectors
-from langgraph_convcoa.retrieval.threads import workers
+from langgraph_convcoa.retrieval.threads import cores
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession
@@ -270,8 +271,13 @@ class OnnxBert:
             kinds = None if types is None else np.array([types[place] for place in places], dtype=np.int64)
             (rows[places],) = self._session.run(None, {"state": self.bert.embedded(tokens, kinds)})
 
-        with workers(parallel=self._threads == 1 and len(batches) > 1) as each:
-            each(run, batches)
+        if self._threads > 1 or len(batches) < 2:
+            for batch in batches:
+                run(batch)
+        else:
+            with ThreadPoolExecutor(cores(), "encoder") as pool:
+                for _ in pool.map(run, batches):
+                    pass
         return rows
 
     def recent_vectors(self, ids: Sequence[Sequence[int]]) -> Vectors:
