@@ -37,8 +37,7 @@ from langgraph_convcoa.reasoning.chat_model import ChatModelReasoner
 from langgraph_convcoa.reasoning.extractive.reasoner import ExtractiveReasoner
 from langgraph_convcoa.reasoning.models import ChatModel
 from langgraph_convcoa.retrieval.encoders.base import Encoder
-from langgraph_convcoa.state import ActionState, ConvCoAInput, ConvCoAOutput, ConvCoAState
-from langgraph_convcoa.usage import NodeUsage, UsageCounter
+from langgraph_convcoa.state import ActionState, ConvCoAInput, ConvCoAOutput, ConvCoAState, NodeUsage, UsageCounter
 from langgraph_convcoa.verification.trained import as_verifier
 from langgraph_convcoa.verification.verifier import Verifier
 

@@ -25,10 +25,9 @@ from langgraph_convcoa.memory.knowledge_set import Citation, ContextualKnowledge
 from langgraph_convcoa.nodes.approve import NeededText, Review, arguments, decide
 from langgraph_convcoa.nodes.correct import STANDS_IN
 from langgraph_convcoa.nodes.parts import GraphParts, TurnRuntime, Update, emit, merge_findings, show
-from langgraph_convcoa.state import ConvCoAState, Finding, Reply, pairs_of
+from langgraph_convcoa.state import ConvCoAState, Finding, NodeUsage, Reply, node_usage, pairs_of, total_usage
 from langgraph_convcoa.text.citations import CitationFilter, without_marks
 from langgraph_convcoa.text.words import STOPS
-from langgraph_convcoa.usage import NodeUsage, node_usage, total_usage
 from langgraph_convcoa.verification.answers import CheckedSentence, Checker
 from langgraph_convcoa.verification.premise import Evidence
 from langgraph_convcoa.verification.sentences import renumbered, statements

@@ -24,8 +24,8 @@ from langgraph_convcoa.evaluation.records import Answered, Conversation, Costs, 
 from langgraph_convcoa.evaluation.runs.folder import KEPT, ReplyCacheError, RunFolder
 from langgraph_convcoa.reasoning.models import status_code
 from langgraph_convcoa.retrieval.progress import Progress, track
+from langgraph_convcoa.state import UsageCounter
 from langgraph_convcoa.training.interruption import interruptions
-from langgraph_convcoa.usage import UsageCounter
 
 PATIENCE = 10
 """The run ends after this many hopeless failures in a row."""
