@@ -6,7 +6,7 @@ import hashlib
 import math
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 
@@ -129,7 +129,11 @@ def _without(repeated: set[str], document: Document, kept: Collection[str], show
 def _cut(text: str, document: Document, wanted: Mapping[str, float], budget: int, kept: Collection[str]) -> str:
     if len(text.split()) <= budget * _SLACK:
         return text
-    pieces = list(_pieces(text))
+    pieces: list[Sentence] = []
+    offset = 0
+    for line in text.split("\n"):
+        pieces += [Sentence(piece.text, offset + piece.start, offset + piece.end) for piece in sentences(line)]
+        offset += len(line) + 1
     chosen = _chosen(pieces, document, wanted, budget, kept)
     parts: list[str] = []
     for n in sorted(chosen):
@@ -143,15 +147,6 @@ def _cut(text: str, document: Document, wanted: Mapping[str, float], budget: int
     if chosen and max(chosen) < len(pieces) - 1:
         parts.append(f" {ELLIPSIS}")
     return "".join(parts)
-
-
-def _pieces(text: str) -> Iterator[Sentence]:
-    """The sentences line by line."""
-    offset = 0
-    for line in text.split("\n"):
-        for piece in sentences(line):
-            yield Sentence(piece.text, offset + piece.start, offset + piece.end)
-        offset += len(line) + 1
 
 
 def _chosen(
