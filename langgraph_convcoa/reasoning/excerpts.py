@@ -162,7 +162,7 @@ def _chosen(
     texts = [flat(piece.text) for piece in pieces]
     found = _found_part(document)
     values = [
-        sum(worth.get(word, 0.0) for word in held) + _QUOTED * scale * bool(quote and text in quote)
+        math.fsum(worth.get(word, 0.0) for word in held) + _QUOTED * scale * bool(quote and text in quote)
         for held, text in zip(words, texts, strict=True)
     ]
     chosen = {n for n, text in enumerate(texts) if any(text in other or other in text for other in kept)}
