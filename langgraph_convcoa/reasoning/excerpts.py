@@ -6,7 +6,7 @@ import hashlib
 import math
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 
@@ -129,7 +129,11 @@ def _without(repeated: set[str], document: Document, kept: Collection[str], show
 def _cut(text: str, document: Document, wanted: Mapping[str, float], budget: int, kept: Collection[str]) -> str:
     if len(text.split()) <= budget * _SLACK:
         return text
-    pieces = list(_pieces(text))
+    pieces: list[Sentence] = []
+    offset = 0
+    for line in text.split("\n"):
+        pieces += [Sentence(piece.text, offset + piece.start, offset + piece.end) for piece in sentences(line)]
+        offset += len(line) + 1
     chosen = _chosen(pieces, document, wanted, budget, kept)
     parts: list[str] = []
     for n in sorted(chosen):
@@ -145,15 +149,6 @@ def _cut(text: str, document: Document, wanted: Mapping[str, float], budget: int
     return "".join(parts)
 
 
-def _pieces(text: str) -> Iterator[Sentence]:
-    """The sentences line by line."""
-    offset = 0
-    for line in text.split("\n"):
-        for piece in sentences(line):
-            yield Sentence(piece.text, offset + piece.start, offset + piece.end)
-        offset += len(line) + 1
-
-
 def _chosen(
     pieces: Sequence[Sentence], document: Document, wanted: Mapping[str, float], budget: int, kept: Collection[str]
 ) -> set[int]:
@@ -167,7 +162,7 @@ def _chosen(
     texts = [flat(piece.text) for piece in pieces]
     found = _found_part(document)
     values = [
-        sum(worth.get(word, 0.0) for word in held) + _QUOTED * scale * bool(quote and text in quote)
+        math.fsum(worth.get(word, 0.0) for word in held) + _QUOTED * scale * bool(quote and text in quote)
         for held, text in zip(words, texts, strict=True)
     ]
     chosen = {n for n, text in enumerate(texts) if any(text in other or other in text for other in kept)}

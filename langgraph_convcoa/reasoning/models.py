@@ -141,13 +141,14 @@ def chat_models(model: object, config: RunnableConfig | None = None) -> list[Bas
         return chat_models(model.bound, config)
     if isinstance(model, DynamicRunnable):
         return chat_models(model.prepare(own_config(config))[0] if config else model.default, config)
-    if _is_configurable(model):
+    kind = type(model).__name__
+    if isinstance(model, Runnable) and kind == "_ConfigurableModel":
+        # `init_chat_model` returns it for configurable fields. Its class is not public.
         chosen: Any = model
         try:
             return chat_models(chosen._model(own_config(config)), config)  # there is no public method
         except Exception:  # noqa: BLE001 - no model is chosen, or it cannot be built: the call reports it
             return []
-    kind = type(model).__name__
     if isinstance(model, RunnableSequence):
         raise ModelError(f"a chain ({kind}) is no model: give the chat model in it, without prompt and parser ({_TAKEN})")
     raise ModelError(f"a model is a name or {_TAKEN}, not {kind}")
@@ -170,11 +171,6 @@ def layers(model: ChatModel) -> list[ChatModel]:
     while isinstance(found[-1], RunnableBindingBase):
         found.append(found[-1].bound)
     return found
-
-
-def _is_configurable(model: object) -> bool:
-    """True for the object that `init_chat_model` returns for configurable fields. Its class is not public."""
-    return isinstance(model, Runnable) and type(model).__name__ == "_ConfigurableModel"
 
 
 def shown_url(url: str) -> str:
