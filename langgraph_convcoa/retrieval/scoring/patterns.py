@@ -159,12 +159,11 @@ def first_pass(
     def bound(block: tuple[int, int]) -> None:
         """Fill in the bounds of the sets a to b."""
         a, b = block
-        offsets = patterns.offsets
         if allowed is not None and not allowed[a:b].any():
             bounds[:, a:b] = -np.inf
             return
-        edges = offsets[a : b + 1] - offsets[a]
-        products = _products(patterns, int(offsets[a]), int(offsets[b]), queries)
+        edges = patterns.offsets[a : b + 1] - patterns.offsets[a]
+        products = _products(patterns, int(patterns.offsets[a]), int(patterns.offsets[b]), queries)
         wholes = weight * products[edges[:-1]]
         # NaN in a window makes the maximum NaN.
         products[edges[:-1]] = -np.inf
