@@ -14,7 +14,7 @@ from experiments.bench.training import METHODS, training_cost
 from langgraph_convcoa.cli.console import print_report
 from langgraph_convcoa.cli.documents import open_cache
 from langgraph_convcoa.datasets.read import load_dataset, load_distractors
-from langgraph_convcoa.evaluation.reports.kit import Report
+from langgraph_convcoa.evaluation.reports import Report
 from langgraph_convcoa.retrieval.encoders.base import DEFAULT_ENCODER
 from langgraph_convcoa.retrieval.engine.choose import open_engine
 from langgraph_convcoa.training.data import load_training_data

@@ -12,7 +12,7 @@ from langchain_core.documents import Document
 from langgraph_convcoa.datasets.demo import demo_folder
 from langgraph_convcoa.datasets.queries import Dataset
 from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.evaluation.reports.kit import Report, Table, shown
+from langgraph_convcoa.evaluation.reports import Report, Table, shown
 from langgraph_convcoa.retrieval.documents.load import load_documents
 from langgraph_convcoa.retrieval.documents.split import split_documents, windows
 from langgraph_convcoa.retrieval.encoders.base import DEFAULT_ENCODER, Vectors

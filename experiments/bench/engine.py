@@ -13,7 +13,7 @@ from langchain_core.documents import Document
 from langgraph_convcoa.datasets.queries import Dataset, Query
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.evaluation.metrics import reciprocal_rank
-from langgraph_convcoa.evaluation.reports.kit import Report, Table, shown
+from langgraph_convcoa.evaluation.reports import Report, Table, shown
 from langgraph_convcoa.evaluation.retrieval.rankers import passage_pool
 from langgraph_convcoa.retrieval.encoders.base import Encoder
 from langgraph_convcoa.retrieval.encoders.cache import PatternCache

@@ -13,7 +13,7 @@ import numpy as np
 from langchain_core.documents import Document
 
 from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.evaluation.reports.kit import Report, Table, shown
+from langgraph_convcoa.evaluation.reports import Report, Table, shown
 from langgraph_convcoa.retrieval.encoders.base import Vectors
 from langgraph_convcoa.retrieval.memory_corpus import Memory, MemoryCorpus
 from langgraph_convcoa.retrieval.progress import Progress, track

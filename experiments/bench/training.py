@@ -16,7 +16,7 @@ from transformers import TrainerCallback
 
 from experiments.bench.dual_encoder import DualEncoder, DualLoss, encode_ids
 from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.evaluation.reports.kit import Report, Table, shown
+from langgraph_convcoa.evaluation.reports import Report, Table, shown
 from langgraph_convcoa.retrieval.encoders.base import Vectors
 from langgraph_convcoa.retrieval.encoders.cache import PatternCache
 from langgraph_convcoa.retrieval.encoders.choice import as_encoder

@@ -12,8 +12,15 @@ from typing import Any
 
 from experiments.blind.sheets import KEY, TABLE
 from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.evaluation.reports.kit import Report, Table, shown
-from langgraph_convcoa.evaluation.reports.run import MarkFigures, PreferenceFigures, mark_figures, preference_figures
+from langgraph_convcoa.evaluation.reports import (
+    MarkFigures,
+    PreferenceFigures,
+    Report,
+    Table,
+    mark_figures,
+    preference_figures,
+    shown,
+)
 from langgraph_convcoa.evaluation.runs.judging import CRITERIA, MOST, Marked, Marks, Preference
 
 _OPENED = "judgements.jsonl"

@@ -18,7 +18,7 @@ from langgraph_convcoa.context import ConvCoAContext
 from langgraph_convcoa.evaluation.methods.prompting import Kit
 from langgraph_convcoa.evaluation.methods.registry import check_methods, make_method
 from langgraph_convcoa.evaluation.records import Costs, Turn
-from langgraph_convcoa.evaluation.reports.kit import Report, Table
+from langgraph_convcoa.evaluation.reports import Report, Table
 from langgraph_convcoa.evaluation.runs.run import Meter, completed
 from langgraph_convcoa.reasoning.models import load_chat_model
 from langgraph_convcoa.retrieval.progress import Progress, track

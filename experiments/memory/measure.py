@@ -17,7 +17,7 @@ from experiments.memory.recall import RecallRow, RecallSummary, evaluate_recall
 from langgraph_convcoa.datasets.queries import Dataset
 from langgraph_convcoa.datasets.read import load_dataset
 from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.evaluation.reports.kit import Report, Table, shown
+from langgraph_convcoa.evaluation.reports import Report, Table, shown
 from langgraph_convcoa.memory.conversation_memory import ConversationMemory
 from langgraph_convcoa.memory.knowledge_set import ContextualKnowledgeSet
 from langgraph_convcoa.retrieval.encoders.cache import PatternCache

@@ -21,7 +21,7 @@ from langgraph_convcoa.datasets.queries import Query
 from langgraph_convcoa.datasets.read import load_part
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.evaluation.metrics import refuses
-from langgraph_convcoa.evaluation.reports.kit import Report, Table, percent
+from langgraph_convcoa.evaluation.reports import Report, Table, percent
 from langgraph_convcoa.graph import build_graph
 from langgraph_convcoa.nodes.plan import EXTRACTIVE_K
 from langgraph_convcoa.reasoning.extractive.reasoner import ExtractiveReasoner

@@ -23,7 +23,7 @@ from langgraph_convcoa.text.terminal import json_text, one_line, printable
 
 if TYPE_CHECKING:
     from langgraph_convcoa.errors import ConvCoAError
-    from langgraph_convcoa.evaluation.reports.kit import Report
+    from langgraph_convcoa.evaluation.reports import Report
 
 _STYLES = {
     **dict.fromkeys(("kept", "recalled"), "green"),

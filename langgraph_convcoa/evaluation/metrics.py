@@ -100,12 +100,11 @@ def ndcg(ranking: Sequence[str], gold: Collection[str], k: int) -> float:
     wanted = set(gold)
     if not wanted:
         raise ValueError("nDCG needs at least one gold id.")
-    gain, seen = 0.0, set()
-    for rank, identity in enumerate(ranking[:k], 1):
-        if identity in wanted and identity not in seen:
-            gain += 1 / math.log2(rank + 1)
-            seen.add(identity)
-    return gain / sum(1 / math.log2(rank + 1) for rank in range(1, min(len(wanted), k) + 1))
+    places = {identity: rank for rank, identity in reversed([*enumerate(ranking[:k], 1)])}
+    found = sorted(places[identity] for identity in wanted & places.keys())
+    best = range(1, min(len(wanted), k) + 1)
+    gain, highest = (sum(1 / math.log2(rank + 1) for rank in ranks) for ranks in (found, best))
+    return gain / highest
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,11 +152,8 @@ def paired_test(differences: Sequence[Sample], *, resamples: int = 9999, seed: i
 
     `differences` are one method's measures minus the other's, for each source. Returns p, (m,); 1 if all are equal.
     """
-    parts = []
-    for sample in differences:
-        sums, counts = sample.totals()
-        parts.append(sums / counts.sum() / len(differences))
-    shares = np.concatenate(parts)
+    totals = [sample.totals() for sample in differences]
+    shares = np.concatenate([sums / counts.sum() / len(differences) for sums, counts in totals])
     result = np.ones(shares.shape[1])
     for measure, column in enumerate(shares.T):
         # Conversations without a difference change nothing, whatever their sign.

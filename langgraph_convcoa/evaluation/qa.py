@@ -21,7 +21,7 @@ from langgraph_convcoa.errors import InputError, ModelError, check_least
 from langgraph_convcoa.evaluation.methods.prompting import Kit
 from langgraph_convcoa.evaluation.methods.registry import METHODS, Method, check_methods, make_method
 from langgraph_convcoa.evaluation.records import Questions, sample_conversations
-from langgraph_convcoa.evaluation.reports.run import RunReport, report_of, write_report
+from langgraph_convcoa.evaluation.reports import RunReport, report_of, write_report
 from langgraph_convcoa.evaluation.runs.folder import MAY_CHANGE, RunFolder, keep_replies
 from langgraph_convcoa.evaluation.runs.judging import Judge, judge_run
 from langgraph_convcoa.evaluation.runs.run import RunSettings, run_methods

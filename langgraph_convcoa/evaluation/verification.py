@@ -15,7 +15,7 @@ from sklearn.metrics import roc_auc_score
 
 from langgraph_convcoa.datasets.labelled_claims import LabelledClaim, RatedAnswer
 from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.evaluation.reports.kit import Report, Table, shown
+from langgraph_convcoa.evaluation.reports import Report, Table, shown
 from langgraph_convcoa.retrieval.progress import Progress, track
 from langgraph_convcoa.verification.answers import CheckedSentence, Checker
 from langgraph_convcoa.verification.premise import Evidence

@@ -216,7 +216,7 @@ def fingerprint(*parts: object) -> str:
 
 
 def _gold_sets(memory: Memory) -> Callable[[Sequence[str]], tuple[int, ...]]:
-    """Return a function that finds the memory sets of documents and of copies of their texts, which are no negatives."""
+    """Return a function from ids of documents to their memory sets and those of equal texts, which are no negatives."""
     sets: dict[str, list[int]] = {}
     copies: dict[str, list[int]] = {}
     for number, passage in enumerate(memory.passages):

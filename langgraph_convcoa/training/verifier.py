@@ -49,7 +49,7 @@ class Pair(NamedTuple):
 
 @dataclass(frozen=True)
 class VerifierSettings:
-    """Settings of a verifier's training. A pair of shares holds at the start and in the second half."""
+    """Settings of a verifier's training. Of two shares the first holds at the start, the second in the second half."""
 
     steps: int = 2_000  # Batches.
     batch_size: int = 32  # Pairs in a batch.

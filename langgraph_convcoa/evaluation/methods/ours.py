@@ -30,7 +30,7 @@ from langgraph_convcoa.reasoning.extractive.reasoner import ExtractiveReasoner
 from langgraph_convcoa.reasoning.messages import render
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 
-_ReasonerOf = Callable[[Kit], Reasoner]
+_ReasonerFactory = Callable[[Kit], Reasoner]
 _MOST_THREADS = 256
 """Number of conversations whose threads are kept. It must exceed the number that runs at once."""
 _PATIENT = 600.0
@@ -45,7 +45,7 @@ def make_extractive(kit: Kit, name: str = "extractive") -> Answerer:
 
 
 def make_ours(
-    kit: Kit, name: str = "ours", *, settings: Mapping[str, Any] | None = None, reasoner: _ReasonerOf | None = None
+    kit: Kit, name: str = "ours", *, settings: Mapping[str, Any] | None = None, reasoner: _ReasonerFactory | None = None
 ) -> Answerer:
     """The graph with the kit's model and retriever; `settings` override those of the kit.
 

@@ -25,7 +25,7 @@ from langgraph_convcoa.evaluation.metrics import (
     recall,
     reciprocal_rank,
 )
-from langgraph_convcoa.evaluation.reports.kit import Report, Table, shown
+from langgraph_convcoa.evaluation.reports import Report, Table, shown
 from langgraph_convcoa.evaluation.retrieval.methods import PLAIN, check_retrieval_methods, retrieval_kind
 from langgraph_convcoa.evaluation.retrieval.rankers import Pool, Ranker, Rankers, as_ranker, index_pool, passage_pool
 from langgraph_convcoa.retrieval.encoders.base import Encoder

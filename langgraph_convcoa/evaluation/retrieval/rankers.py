@@ -72,7 +72,7 @@ def index_pool(dataset: Dataset, index: Index) -> Pool:
 
 
 def as_ranker(method: BaseRetriever | Ranker) -> Ranker:
-    """A ranker, or one that asks a LangChain retriever the question alone; the retriever's documents need an id."""
+    """Return a ranker as it is, or make one that asks a LangChain retriever the question alone. Documents need an id."""
     if isinstance(method, HopfieldRetriever):
         return hopfield_ranker(method)
     if not isinstance(method, BaseRetriever):

@@ -63,7 +63,7 @@ class RunFolder:
         self.settings = json.loads(json.dumps(settings))
         self._file = self.path / ANSWERS
         known = (self.path / _SETTINGS).is_file()
-        if self.path.exists() and not known and (not self.path.is_dir() or _foreign(self.path)):
+        if self.path.exists() and not known and (not self.path.is_dir() or not all(map(_is_own, self.path.iterdir()))):
             raise InputError(f"{self.path} exists and holds no run: name another folder with --out")
         with self._writable():
             private_folder(self.path)
@@ -174,8 +174,8 @@ class RunFolder:
             raise InputError(f"the run cannot be kept in {self.path} ({reason}): name another folder with --out") from error
 
 
-def _foreign(path: Path) -> bool:
-    return any(entry.name not in (*_OWN, _LOCK) and not entry.name.startswith(f".{_SETTINGS}.") for entry in path.iterdir())
+def _is_own(entry: Path) -> bool:
+    return entry.name in (*_OWN, _LOCK) or entry.name.startswith(f".{_SETTINGS}.")
 
 
 class ReplyCacheError(InputError):

@@ -134,7 +134,7 @@ def load_planner(name: str | Path, *, dtype: str = "auto") -> tuple[Any, Any]:
 
 
 def _reward_of(environment: Environment, turns: Sequence[Query], log: Path) -> Callable[..., Awaitable[list[float | None]]]:
-    """TRL's reward function, which plays the plans of a step. TRL gives it the columns of the data set, here `turn`."""
+    """Return TRL's reward function, which plays the plans of a step. TRL passes it the columns of the data, here `turn`."""
 
     async def turn_reward(
         completions: Sequence[Any], turn: Sequence[int], trainer_state: Any, log_metric: Callable[[str, float], None], **_: Any

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from langgraph_convcoa.evaluation.reports.run import mark_figures, preference_figures
+from langgraph_convcoa.evaluation.reports import mark_figures, preference_figures
 from langgraph_convcoa.evaluation.runs.judging import Marked, Marks, Preference
 
 

@@ -16,7 +16,7 @@ from rich.console import Console
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.evaluation.metrics import Sample, paired_test
 from langgraph_convcoa.evaluation.records import Answered, Costs, Questions
-from langgraph_convcoa.evaluation.reports.run import RunReport, report_of, write_report
+from langgraph_convcoa.evaluation.reports import RunReport, report_of, write_report
 from langgraph_convcoa.evaluation.runs.folder import RunFolder
 from langgraph_convcoa.evaluation.runs.judging import Marked, Marks, Preference, Verdicts
 from tests.evaluation.runs.fakes import questions_of

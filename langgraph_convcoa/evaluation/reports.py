@@ -1,4 +1,4 @@
-"""The figures of a question-answering run, its report and the report's files."""
+"""Tables, the base of all reports, and the report of a question-answering run with its figures and files."""
 
 from __future__ import annotations
 
@@ -7,18 +7,22 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
+from rich import table as rich_table
+from rich.console import Group
+from rich.text import Text
 from scipy import stats
 
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.evaluation.metrics import MEASURES, Sample, bootstrap_interval, paired_test, refuses
 from langgraph_convcoa.evaluation.records import Answered, Costs, Questions, found_gold
-from langgraph_convcoa.evaluation.reports.kit import Report, Table, percent, shown
 from langgraph_convcoa.evaluation.runs.folder import RunFolder
 from langgraph_convcoa.evaluation.runs.judging import CRITERIA, MOST, Marked, Preference, Verdicts
+from langgraph_convcoa.text.terminal import one_line
 
+_CELL = 200
 _NAMES = {"em": "EM", "f1": "F1", "rouge_l": "ROUGE-L"}
 _COSTS = {
     "calls": ("model calls", 2),
@@ -29,6 +33,64 @@ _COSTS = {
 }
 _TESTS = 1999
 _ERRORS_SHOWN = 3
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table that is shown as Markdown, or at a terminal by rich."""
+
+    title: str  # may be empty
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    note: str = ""  # explains the figures
+    left: int = 1  # the number of columns at the left that hold text
+
+    def markdown(self) -> str:
+        """The table in Markdown. The text of a cell cannot end the table."""
+        rules = ["---" if place < self.left else "---:" for place in range(len(self.columns))]
+        lines = ["| " + " | ".join(_cell(cell) for cell in row) + " |" for row in (self.columns, rules, *self.rows)]
+        return "\n".join([*([f"## {self.title}", ""] if self.title else []), *([self.note, ""] if self.note else []), *lines])
+
+    def __rich__(self) -> rich_table.Table:
+        # As `Text`, since rich reads a string as markup.
+        shown = rich_table.Table(
+            title=Text(self.title) if self.title else None, caption=Text(self.note) if self.note else None
+        )
+        for place, name in enumerate(self.columns):
+            is_text = place < self.left
+            shown.add_column(Text(name), justify="left" if is_text else "right", no_wrap=is_text)
+        for row in self.rows:
+            shown.add_row(*(Text(one_line(cell)) for cell in row))
+        return shown
+
+
+class Report:
+    """Base of the result of a measurement, a dataclass: tables for a person, `to_dict` for a program."""
+
+    def tables(self) -> Sequence[Table]:
+        """All tables, in the order in which they are read."""
+        raise NotImplementedError
+
+    def to_dict(self) -> dict[str, Any]:
+        """The figures as JSON data."""
+        return asdict(cast(Any, self))
+
+    def __rich__(self) -> Group:
+        return Group(*self.tables())
+
+
+def shown(value: float | None, digits: int = 3) -> str:
+    """A figure; empty for None."""
+    return "" if value is None else f"{value:,.{digits}f}"
+
+
+def percent(share: float | None) -> str:
+    """A share in percent; empty for None."""
+    return "" if share is None else f"{share:.1%}"
+
+
+def _cell(text: str) -> str:
+    return one_line(text, _CELL).replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;")
 
 
 @dataclass(frozen=True)
