@@ -63,19 +63,13 @@ class Piece:
 
 def decode(data: bytes) -> str:
     """Decode UTF-16 or UTF-32 (with their mark), UTF-8, or else Windows-1252; raises DocumentError for a binary file."""
-    for mark, name in BYTE_ORDER_MARKS:
-        if data.startswith(mark):
-            try:
-                return data.decode(name)
-            except UnicodeDecodeError:
-                break
-    text = ""
-    for charset in ("utf-8-sig", "cp1252", "latin-1"):
+    text, marked = "", [name for mark, name in BYTE_ORDER_MARKS if data.startswith(mark)]
+    for charset in (*marked, "utf-8-sig", "cp1252", "latin-1"):
         with suppress(UnicodeDecodeError):
             text = data.decode(charset)
             break
     sample = text[:65_536]
-    if b"\x00" in data or sum(ch < " " and ch not in "\t\n\r\f\v\x1b" for ch in sample) > 0.01 * len(sample):
+    if "\x00" in text or sum(ch < " " and ch not in "\t\n\r\f\v\x1b" for ch in sample) > 0.01 * len(sample):
         raise DocumentError("is a binary file, not text: leave it out, or export its text")
     return text
 
