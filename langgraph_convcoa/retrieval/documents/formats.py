@@ -125,7 +125,7 @@ def _csv_rows(text: str, delimiter: str) -> Any:
 
 
 def _csv_fit(text: str, delimiter: str) -> tuple[bool, int]:
-    """How well a delimiter fits: True if the first rows have the same number of cells, above one; and that of the header."""
+    """True if this delimiter gives the first rows an equal number of cells, above one. Also the header's number of cells."""
     with suppress(csv.Error):
         sizes = [len(row) for row in islice(_csv_rows(text, delimiter), _CSV_TRIED) if row]
         return len(set(sizes)) == 1 < sizes[0], sizes[0] if sizes else 0
