@@ -63,19 +63,13 @@ class Piece:
 
 def decode(data: bytes) -> str:
     """Decode UTF-16 or UTF-32 (with their mark), UTF-8, or else Windows-1252; raises DocumentError for a binary file."""
-    for mark, name in BYTE_ORDER_MARKS:
-        if data.startswith(mark):
-            try:
-                return data.decode(name)
-            except UnicodeDecodeError:
-                break
-    text = ""
-    for charset in ("utf-8-sig", "cp1252", "latin-1"):
+    text, marked = "", [name for mark, name in BYTE_ORDER_MARKS if data.startswith(mark)]
+    for charset in (*marked, "utf-8-sig", "cp1252", "latin-1"):
         with suppress(UnicodeDecodeError):
             text = data.decode(charset)
             break
     sample = text[:65_536]
-    if b"\x00" in data or sum(ch < " " and ch not in "\t\n\r\f\v\x1b" for ch in sample) > 0.01 * len(sample):
+    if "\x00" in text or sum(ch < " " and ch not in "\t\n\r\f\v\x1b" for ch in sample) > 0.01 * len(sample):
         raise DocumentError("is a binary file, not text: leave it out, or export its text")
     return text
 
@@ -131,7 +125,7 @@ def _csv_rows(text: str, delimiter: str) -> Any:
 
 
 def _csv_fit(text: str, delimiter: str) -> tuple[bool, int]:
-    """How well a delimiter fits: True if the first rows have the same number of cells, above one; and that of the header."""
+    """True if this delimiter gives the first rows an equal number of cells, above one. Also the header's number of cells."""
     with suppress(csv.Error):
         sizes = [len(row) for row in islice(_csv_rows(text, delimiter), _CSV_TRIED) if row]
         return len(set(sizes)) == 1 < sizes[0], sizes[0] if sizes else 0

@@ -435,5 +435,4 @@ def _storable(text: str) -> str:
 
 
 def _reason(error: Exception) -> str:
-    named = error.strerror if isinstance(error, OSError) else None
-    return named or first_line(error)
+    return getattr(error, "strerror", None) or first_line(error)

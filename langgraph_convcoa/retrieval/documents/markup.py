@@ -132,8 +132,8 @@ def _facts(soup: BeautifulSoup) -> Iterator[tuple[Tag, str, list[str]]]:
         cells = [cell for cell in row.contents if isinstance(cell, Tag)]
         if [cell.name for cell in cells] != ["th", "td"] or any(len(list(islice(c.descendants, 61))) > 60 for c in cells):
             continue
-        key, value = (" ".join(cell.get_text(" ").split()) for cell in cells)
-        links = [" ".join(link.get_text(" ").split()) for link in cells[1].find_all("a")]
+        key, value = map(line_of, cells)
+        links = [line_of(link) for link in cells[1].find_all("a")]
         whole = not links or sum(map(len, links)) < len(value) / 2
         if key and value:
             yield row, key.rstrip(": "), [value] if whole else [link for link in links if link]
@@ -142,16 +142,20 @@ def _facts(soup: BeautifulSoup) -> Iterator[tuple[Tag, str, list[str]]]:
 def titled_text(soup: BeautifulSoup) -> tuple[str, str]:
     """The text of an article without a heading at its start, and its first heading; table rows are "cell | cell"."""
     for row in soup.find_all("tr"):
-        row.string = " | ".join(" ".join(cell.get_text(" ").split()) for cell in row.find_all(["td", "th"], recursive=False))
-    heading = soup.find(["h1", "h2", "h3", "h4", "h5", "h6"])
-    title = " ".join(heading.get_text(" ").split()) if heading else ""
-    return _below(title, _paragraphs(soup)), title
+        row.string = " | ".join(line_of(cell) for cell in row.find_all(["td", "th"], recursive=False))
+    return _without_title(soup, line_of(soup.find(["h1", "h2", "h3", "h4", "h5", "h6"])))
 
 
-def _below(title: str, paragraphs: list[str]) -> str:
-    """The text without a title at its start; the title stays if there is no other text."""
+def line_of(element: Any) -> str:
+    """The text of an element on one line; empty for None."""
+    return " ".join(element.get_text(" ").split()) if element is not None else ""
+
+
+def _without_title(soup: BeautifulSoup, title: str) -> tuple[str, str]:
+    """The text of a page without a title at its start, and the title. The title stays if there is no other text."""
+    paragraphs = _paragraphs(soup)
     below = paragraphs[1:] if paragraphs[:1] == [title] else paragraphs
-    return "\n\n".join(below or paragraphs)
+    return "\n\n".join(below or paragraphs), title
 
 
 def parsed_html(page: str) -> BeautifulSoup:
@@ -180,12 +184,7 @@ def _closed(page: str) -> str:
 
 
 def _tree_text(soup: BeautifulSoup) -> tuple[str, str]:
-    """Paragraphs and title of a page."""
-    title = soup.title.get_text(" ", strip=True) if soup.title else ""
-    if not title and soup.h1:
-        title = soup.h1.get_text(" ", strip=True)
-    title = " ".join(title.split())
-    return _below(title, _paragraphs(soup)), title
+    return _without_title(soup, line_of(soup.title) or line_of(soup.h1))
 
 
 def _paragraphs(soup: BeautifulSoup) -> list[str]:

@@ -16,7 +16,7 @@ from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile
 
 from langgraph_convcoa.errors import DocumentError
 from langgraph_convcoa.retrieval.documents.formats import COMMENT, Piece, grouped_rows
-from langgraph_convcoa.retrieval.documents.markup import decode_page, parsed_html, titled_text
+from langgraph_convcoa.retrieval.documents.markup import decode_page, line_of, parsed_html, titled_text
 
 if TYPE_CHECKING:
     from bs4 import BeautifulSoup
@@ -273,8 +273,7 @@ def read_epub(stream: BinaryIO, limit: int) -> Iterator[Piece]:
     with package(stream, ".epub") as archive:
         place = str(_soup(archive, "META-INF/container.xml").find("rootfile")["full-path"])  # type: ignore[index]
         book = _soup(archive, place)
-        named = book.find("dc:title")
-        title = " ".join(named.get_text(" ").split()) if named else ""
+        title = line_of(book.find("dc:title"))
         items = {item.get("id"): item for item in book.find_all("item")}
         closed = _encrypted(archive)
         found = 0

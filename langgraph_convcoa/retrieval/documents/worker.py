@@ -147,14 +147,11 @@ def _decoded(value: dict[str, Any]) -> Any:
 
 
 def _stop(process: subprocess.Popen[bytes], owner: int) -> None:
-    if owner != os.getpid():
-        return
-    process.kill()
-    process.wait()
-    for pipe in (process.stdin, process.stdout):
-        with suppress(OSError):
-            if pipe is not None:
-                pipe.close()
+    if owner == os.getpid():
+        process.kill()
+        # The end of the block closes the pipes and waits; the rest of a message cannot be written.
+        with suppress(OSError), process:
+            pass
 
 
 class LimitError(ConvCoAError):

@@ -40,6 +40,7 @@ _LINEAR = (
     *("attention.output.dense", "intermediate.dense", "output.dense"),
 )
 _NORMS = ("attention.output.LayerNorm", "output.LayerNorm")
+_PROMPTS = "config_sentence_transformers.json"
 _READS = {"max_seq_length", "do_lower_case", "transformer_task", "modality_config", "module_output_name"}
 _TOKENS = 512
 """Tokens of a batch: enough for fast matrix products, few enough for a core's cache."""
@@ -129,7 +130,8 @@ def bert_of(name: str, device: str | None) -> Bert | None:
 
     With `device` None, sentence-transformers chooses the device if the machine has an accelerator.
     """
-    if device not in (None, "cpu") or (device is None and _has_accelerator()):
+    accelerated = not sys.platform.startswith("linux") or any(Path("/dev", name).exists() for name in _ACCELERATORS)
+    if device not in (None, "cpu") or (device is None and accelerated):
         return None
     folder = location_of(name)
     return None if folder is None else Bert.open(folder)
@@ -161,10 +163,6 @@ def resolved(name: str) -> str:
     return str(Path(package.origin).parent / "model") if package and package.origin else DEFAULT_ENCODER
 
 
-def _has_accelerator() -> bool:
-    return not sys.platform.startswith("linux") or any(Path("/dev", name).exists() for name in _ACCELERATORS)
-
-
 def _read(folder: Path) -> Bert:
     """Read the model in a folder; raises any error if `OnnxBert` cannot compute this kind of model."""
     from tokenizers import Tokenizer
@@ -173,6 +171,7 @@ def _read(folder: Path) -> Bert:
     kinds = [str(module["type"]).rpartition(".")[2] for module in modules]
     transformer, pooling = (folder / module["path"] for module in modules[:2])
     config, reads = _json(folder / "config.json"), _json(folder / "sentence_bert_config.json")
+    saved = _json(folder / _PROMPTS) if (folder / _PROMPTS).is_file() else {}
     # Newer releases of sentence-transformers keep the limit with the tokenizer.
     limit = reads.get("max_seq_length") or _json(folder / "tokenizer_config.json")["model_max_length"]
     limit = min(limit, config["max_position_embeddings"])
@@ -190,7 +189,9 @@ def _read(folder: Path) -> Bert:
     fits = (
         kinds in (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"])
         and transformer == folder
-        and _plain_prompts(folder / "config_sentence_transformers.json")
+        # Texts are encoded without a prompt before them.
+        and not saved.get("default_prompt_name")
+        and not any((saved.get("prompts") or {}).values())
         and (config["model_type"], config["hidden_act"]) == ("bert", "gelu")
         and config.get("position_embedding_type", "absolute") in ("absolute", None)
         and config.get("convcoa_attention", "softmax") == "softmax"
@@ -218,12 +219,6 @@ def _names(layers: int) -> list[str]:
     inner = [f"{LAYER}{layer}.{part}" for layer in range(layers) for part in (*_LINEAR, *_NORMS)]
     both = [f"{part}.{kind}" for part in ("embeddings.LayerNorm", *inner) for kind in ("weight", "bias")]
     return [f"embeddings.{name}.weight" for name in _EMBEDDINGS] + both
-
-
-def _plain_prompts(path: Path) -> bool:
-    """True if texts are encoded without a prompt before them."""
-    settings = _json(path) if path.is_file() else {}
-    return not settings.get("default_prompt_name") and not any((settings.get("prompts") or {}).values())
 
 
 def _json(path: Path) -> Any:

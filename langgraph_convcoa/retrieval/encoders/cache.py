@@ -7,7 +7,6 @@ import logging
 import sqlite3
 import zlib
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from pathlib import Path
 
 import numpy as np
@@ -41,7 +40,7 @@ class PatternCache:
         except OSError as error:
             reason = f"cannot be made or used ({error.strerror}); name another file"
             raise RetrievalError(f"The pattern cache {self.path} {reason}.") from error
-        with self._connect() as connection:
+        with sqlite_connection(self.path, error=self._error) as connection:
             application, version = prepare_sqlite(connection, _APPLICATION_ID, _VERSION, _SCHEMA)
         if application != _APPLICATION_ID:
             raise RetrievalError(f"{self.path} is an SQLite file but no pattern cache; name another file for the cache.")
@@ -50,14 +49,14 @@ class PatternCache:
             raise RetrievalError(f"The pattern cache {self.path} {reason}; delete it and run again.")
 
     def __len__(self) -> int:
-        with self._connect() as connection:
+        with sqlite_connection(self.path, error=self._error) as connection:
             return int(connection.execute("SELECT count(*) FROM patterns").fetchone()[0])
 
     def read(self, name: str, texts: Sequence[str], out: Vectors) -> list[int]:
         """Copy the stored vectors of distinct texts to `out`; returns the indexes of the texts that are not stored."""
         rows = {_key(name, text): index for index, text in enumerate(texts)}
         keys, size = list(rows), out.shape[1] * 4
-        with self._connect() as connection:
+        with sqlite_connection(self.path, error=self._error) as connection:
             for start in range(0, len(keys), _KEYS_PER_QUERY):
                 part = keys[start : start + _KEYS_PER_QUERY]
                 marks = ",".join("?" * len(part))
@@ -82,9 +81,6 @@ class PatternCache:
         except sqlite3.DatabaseError as error:
             raise self._error(error) from error
         return True
-
-    def _connect(self) -> AbstractContextManager[sqlite3.Connection]:
-        return sqlite_connection(self.path, error=self._error)
 
     def _error(self, error: Exception) -> RetrievalError:
         if isinstance(error, sqlite3.OperationalError):
