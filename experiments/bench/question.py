@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import subprocess
 import sys
@@ -134,7 +135,6 @@ def _memory(passages: int, dimension: int = 384) -> Memory:
     values /= np.linalg.norm(values, axis=1, keepdims=True)
     words = rng.integers(0, 5_000, (passages, _WORDS))
     documents = [Document(" ".join(f"w{word}" for word in row), id=str(i)) for i, row in enumerate(words.tolist())]
-    edges = np.linspace(0, 2 * _WORDS, _WINDOWS + 1).astype(np.int64)
-    spans = np.tile(np.stack([edges[:-1], edges[1:]], axis=1), (passages, 1))
+    spans = [[*itertools.pairwise(np.linspace(0, 2 * _WORDS, _WINDOWS + 1).astype(int).tolist())]] * passages
     offsets = np.arange(0, len(values) + 1, _WINDOWS + 1, dtype=np.int64)
     return Memory(documents, Patterns(values, offsets), spans, np.arange(passages))

@@ -34,7 +34,7 @@ class Memory:
 
     passages: list[Document]  # n documents with ids.
     patterns: Patterns  # For each passage, y_0 of the whole passage, then its windows Y.
-    spans: npt.NDArray[np.int64]  # (N - n, 2), the places of all windows in their passages' texts, in characters.
+    spans: list[list[Span]]  # For each passage, the places of its windows in its text, in characters.
     # (n,), in rising order, never reused in the same source; 0 to n - 1 by default.
     keys: Numbers = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     source: str = field(default_factory=lambda: secrets.token_hex(16))
@@ -50,21 +50,11 @@ class Memory:
     def numbers(self) -> Numbers:
         return np.arange(len(self))
 
-    @property
-    def dimension(self) -> int:
-        return self.patterns.d
-
     def patterns_for(self, sets: Numbers) -> Patterns:
         return self.patterns
 
-    def set_spans(self, index: int) -> list[Span]:
-        """The places of a passage's windows in its text."""
-        # Each set before this one has one row, y_0, that is not a window.
-        start, stop = int(self.patterns.offsets[index]) - index, int(self.patterns.offsets[index + 1]) - index - 1
-        return [(int(a), int(b)) for a, b in self.spans[start:stop]]
-
     def fetch(self, numbers: Sequence[int]) -> list[Passage]:
-        return [Passage(self.passages[number], self.set_spans(number)) for number in numbers]
+        return [Passage(self.passages[number], self.spans[number]) for number in numbers]
 
     def listed(self) -> list[Listed]:
         numbers = itertools.count()
@@ -77,17 +67,17 @@ class Memory:
         return allowed_passages(self.passages, condition)
 
     def check_encoder(self, encoder: Encoder) -> None:
-        if len(self) and encoder.dimension != self.dimension:
+        if len(self) and encoder.dimension != self.patterns.d:
             raise RetrievalError(
                 f"The encoder {encoder.name!r} gives vectors of length {encoder.dimension}, and the memory holds vectors "
-                f"of length {self.dimension}; give the encoder that it was built with."
+                f"of length {self.patterns.d}; give the encoder that it was built with."
             )
 
     def select(self, sets: Numbers) -> Memory:
         """A copy of some of the passages, with their keys."""
-        spans = [span for number in sets.tolist() for span in self.set_spans(number)]
         passages = [self.passages[number] for number in sets.tolist()]
-        return Memory(passages, self.patterns.select(sets), _span_array(spans), self.keys[sets], self.source)
+        spans = [self.spans[number] for number in sets.tolist()]
+        return Memory(passages, self.patterns.select(sets), spans, self.keys[sets], self.source)
 
     def joined(self, other: Memory) -> Memory:
         """The passages of both memories, with the source of this one; the other's keys must be greater."""
@@ -97,8 +87,8 @@ class Memory:
         scales = None if one.scales is None or two.scales is None else np.concatenate([one.scales, two.scales])
         offsets = np.concatenate([one.offsets, one.offsets[-1] + two.offsets[1:]])
         patterns = Patterns(np.concatenate([one.values, two.values]), offsets, scales, one.dtype)
-        spans, keys = np.concatenate([self.spans, other.spans]), np.concatenate([self.keys, other.keys])
-        return Memory([*self.passages, *other.passages], patterns, spans, keys, self.source)
+        keys = np.concatenate([self.keys, other.keys])
+        return Memory([*self.passages, *other.passages], patterns, [*self.spans, *other.spans], keys, self.source)
 
 
 def build_memory(
@@ -201,15 +191,10 @@ def encoded_memory(
     values, scales = encode_patterns(encode_texts(encoder, texts, cache, progress), dtype)
     offsets = np.cumsum([0, *(1 + len(parts) for parts in spans)], dtype=np.int64)
     keys = first_key + np.arange(len(passages))
-    every = _span_array([part for parts in spans for part in parts])
-    return Memory(passages, Patterns(values, offsets, scales, dtype), every, keys)
+    return Memory(passages, Patterns(values, offsets, scales, dtype), spans, keys)
 
 
 def empty_memory(dtype: PatternType = "float32") -> Memory:
     """A memory without passages."""
     values, scales = encode_patterns(np.zeros((0, 0), dtype=np.float32), dtype)
-    return Memory([], Patterns(values, np.zeros(1, dtype=np.int64), scales, dtype), _span_array([]))
-
-
-def _span_array(spans: Sequence[Span]) -> npt.NDArray[np.int64]:
-    return np.array(spans, dtype=np.int64).reshape(-1, 2)
+    return Memory([], Patterns(values, np.zeros(1, dtype=np.int64), scales, dtype), [])

@@ -10,7 +10,7 @@ from langchain_core.embeddings import DeterministicFakeEmbedding
 
 from langgraph_convcoa.retrieval.corpus import read
 from langgraph_convcoa.retrieval.encoders.embeddings import EmbeddingsEncoder
-from langgraph_convcoa.retrieval.index.index import Index
+from langgraph_convcoa.retrieval.index.index import Index, open_or_create
 from tests.actions.web.site import Served, Site, article
 from tests.cli.commands import convcoa, error_of
 from tests.fake_encoder import WordEncoder
@@ -115,7 +115,7 @@ def test_an_index_of_another_encoder_is_one_line_before_the_turn_begins(
     tmp_path: Path, encoder: WordEncoder, command: str
 ) -> None:
     made = tmp_path / "made"
-    Index.create(made, EmbeddingsEncoder(DeterministicFakeEmbedding(size=8), name="fake"))
+    open_or_create(made, EmbeddingsEncoder(DeterministicFakeEmbedding(size=8), name="fake"))
     arguments = ("ask", "Who?", "--index", made) if command == "ask" else ("search", made, "Who?")
     assert "was built with the encoder 'fake'" in error_of(convcoa(*arguments))
 

@@ -17,7 +17,7 @@ from langchain_core.documents import Document
 from langgraph_convcoa.errors import ConvCoAError
 from langgraph_convcoa.evaluation.runs.folder import RunFolder
 from langgraph_convcoa.retrieval.index.database import DATABASE, _checksum
-from langgraph_convcoa.retrieval.index.index import Index
+from langgraph_convcoa.retrieval.index.index import open_or_create
 from langgraph_convcoa.retrieval.query.model import RetrieverModel
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 from tests.fuzz import fuzzed
@@ -60,7 +60,7 @@ RAW = st.one_of(st.none(), st.text(max_size=30), VALUES.map(json.dumps), st.just
 @pytest.fixture(scope="module")
 def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
     encoder = BagOfWords(dimension=32)
-    made = Index.create(tmp_path_factory.mktemp("fuzz") / "index", encoder, dtype="int8")
+    made = open_or_create(tmp_path_factory.mktemp("fuzz") / "index", encoder, dtype="int8")
     put(made, [Document(f"Subject{n} is here.", id=f"d{n}") for n in range(5)], encoder)
     return Path(made.path)
 

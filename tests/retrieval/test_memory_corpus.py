@@ -13,13 +13,13 @@ LONG = "Apples grow on trees. Pears fall down. Plums rot fast. Figs are sweet."
 def test_a_passage_is_one_pattern_and_a_set_of_windows(encoder):
     memory = build_memory([Document(LONG, id="a", metadata={"title": "Fruit"}), Document("One.", id="b")], encoder)
     assert len(memory) == 2
-    assert memory.dimension == 4096
+    assert memory.patterns.d == 4096
     assert memory.patterns.offsets.tolist() == [0, 3, 5]
-    assert [LONG[start:end] for start, end in memory.set_spans(0)] == [
+    assert [LONG[start:end] for start, end in memory.spans[0]] == [
         "Apples grow on trees. Pears fall down. Plums rot fast.",
         "Plums rot fast. Figs are sweet.",
     ]
-    assert memory.set_spans(1) == [(0, 4)]
+    assert memory.spans[1] == [(0, 4)]
     expected = encoder.encode_queries([f"Fruit\n{LONG}", "Apples grow on trees. Pears fall down. Plums rot fast."])
     np.testing.assert_allclose(memory.patterns.rows(0, 2), expected, rtol=1e-6)
     expected = encoder.encode_queries(["Plums rot fast. Figs are sweet.", "One.", "One."])
@@ -43,7 +43,7 @@ def same(corpus, other):
     assert one.passages == other.passages
     np.testing.assert_array_equal(one.patterns.values, other.patterns.values)
     np.testing.assert_array_equal(one.patterns.offsets, other.patterns.offsets)
-    np.testing.assert_array_equal(one.spans, other.spans)
+    assert one.spans == other.spans
     if one.patterns.scales is not None:
         np.testing.assert_array_equal(one.patterns.scales, other.patterns.scales)
 

@@ -91,7 +91,7 @@ def test_candidates_come_with_all_their_windows(mode):
     assert ids(memory)[0] == "sparsemax"
     assert len(memory) == 2
     assert memory.passages[0].metadata == {"year": 2016}
-    assert memory.dimension == 512
+    assert memory.patterns.d == 512
     assert len(fetch(stage, mode, "Whose map?", k=3)) == 3
 
 
@@ -154,7 +154,7 @@ def test_another_encoder_ranks_what_the_stores_own_embeddings_found(encoder):
     state = encoder.encode_queries(["pears"])[0]
     memory = fetch(stage, "sync", "Who proposed sparsemax?", k=1, state=state)
     assert ids(memory) == ["sparsemax"]
-    assert memory.dimension == encoder.dimension == stage.encoder.dimension
+    assert memory.patterns.d == encoder.dimension == stage.encoder.dimension
 
 
 @pytest.mark.parametrize("kept", [True, False])

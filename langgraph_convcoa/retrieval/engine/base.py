@@ -39,7 +39,6 @@ _LONGEST, _LONGEST_ID, _LONGEST_TENANT = 10_000_000, 1_000, 200
 
 _Condition = TypeVar("_Condition")
 _COLLECTION = re.compile(r"[a-z][a-z0-9_]{0,39}")
-_as_json = json.JSONEncoder(allow_nan=False).encode
 
 
 @dataclass(frozen=True, eq=False)
@@ -289,8 +288,6 @@ def numbered(passages: Sequence[StoredPassage]) -> Iterator[tuple[int, StoredPas
 def stored_passages(entries: Sequence[Entry], encoder: Encoder, cache: PatternCache | None = None) -> list[StoredPassage]:
     """Encode documents that were checked and split. RetrievalError if they cannot be encoded."""
     passages = [passage for entry in entries for passage in entry.passages]
-    if not passages:
-        return []
     memory = encoded_memory(passages, encoder, "float32", cache, progress=False)
     owners = [(entry.id, content_digest(entry.passages)) for entry in entries for _ in entry.passages]
     offsets = memory.patterns.offsets
@@ -300,7 +297,7 @@ def stored_passages(entries: Sequence[Entry], encoder: Encoder, cache: PatternCa
             document=document,
             text=passage.page_content,
             metadata=passage.metadata,
-            spans=memory.set_spans(number),
+            spans=memory.spans[number],
             vectors=memory.patterns.rows(offsets[number], offsets[number + 1]),
             terms=Counter(content_words(pattern_text(passage))),
             digest=digest,
@@ -322,7 +319,7 @@ def checked_document(document: Document) -> Document:
             raise InputError(f"A document id must be of 1 to {_LONGEST_ID:,} bytes, not {len(document.id.encode()):,}.")
     check_text(document.page_content, f"text of the document {document.id!r:.80}")
     try:
-        _as_json(document.metadata)
+        json.dumps(document.metadata, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
         raise InputError(
             f"The metadata of the document {document.id!r:.80} cannot be stored in an engine ({error}); give text, finite "

@@ -124,8 +124,9 @@ class EngineCorpus(Corpus):
         names = distinct(ids)
         if not names or not len(self):
             return []
-        gone = check_deletable(names, self.engine.digests(names), self._owners)
-        self.engine.delete(gone)
+        there, engine = self.engine.digests(names), self.engine
+        gone = check_deletable(names, there, lambda unknown: {one.id: one.document for one in engine.patterns(unknown)})
+        engine.delete(gone)
         return gone
 
     def documents(self, ids: Iterable[str]) -> list[Document]:
@@ -145,10 +146,6 @@ class EngineCorpus(Corpus):
 
     def keep_settings(self, *_arguments: Any, **_settings: Any) -> NoReturn:
         raise InputError("This retriever is over an engine, which keeps the documents; save its settings in your program.")
-
-    def _owners(self, ids: Sequence[str]) -> dict[str, str]:
-        """The id of the document of each passage that exists."""
-        return {passage.id: passage.document for passage in self.engine.patterns(ids)}
 
 
 class _Words:
@@ -177,6 +174,6 @@ def _candidates(passages: Sequence[StoredPassage], engine: Engine, **parts: Any)
     vectors = [passage.vectors for passage in passages]
     values = np.concatenate(vectors) if vectors else np.zeros((0, 0), dtype=np.float32)
     offsets = np.cumsum([0, *map(len, vectors)], dtype=np.int64)
-    spans = np.array([span for passage in passages for span in passage.spans], dtype=np.int64).reshape(-1, 2)
-    documents = [_passage(passage).document for passage in passages]
+    found = [_passage(passage) for passage in passages]
+    documents, spans = [one.document for one in found], [one.spans for one in found]
     return Candidates(documents, Patterns(np.ascontiguousarray(values), offsets), spans, engine=engine, **parts)

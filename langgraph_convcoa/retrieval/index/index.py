@@ -212,16 +212,6 @@ class Index(Corpus):
         self._current: Snapshot | None = None
         self.snapshot()
 
-    @classmethod
-    def create(
-        cls, path: str | Path, encoder: Encoder, *, dtype: PatternType = "float32", settings: Mapping[str, Any] | None = None
-    ) -> Index:
-        """Make an empty index with a retriever's settings in a folder that is empty or does not exist (see `write_index`)."""
-        if exists(Path(path)):
-            raise RetrievalError(f"{path} holds an index already; open it, or name another folder.")
-        write_index(Path(path), empty_memory(), encoder, dtype, settings or {})
-        return cls(path)
-
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.path,)
 
@@ -365,13 +355,18 @@ class Index(Corpus):
         return chosen.done
 
 
-def open_or_create(path: str | Path, encoder: Encoder, dtype: PatternType | None, settings: Mapping[str, Any]) -> Index:
-    """Open the index in a folder, or make it with these settings. An existing index only gets the settings of the graph.
+def open_or_create(
+    path: str | Path, encoder: Encoder, dtype: PatternType | None = None, settings: Mapping[str, Any] | None = None
+) -> Index:
+    """Open the index in a folder, or make an empty one with a retriever's settings (see `write_index`).
 
-    RetrievalError if the index has another encoder or type, or cannot be opened or made.
+    An existing index only gets the settings of the graph. RetrievalError if it has another encoder or type, or cannot be
+    opened or made.
     """
+    settings = settings or {}
     if not exists(Path(path)):
-        return Index.create(path, encoder, dtype=dtype or "float32", settings=settings)
+        write_index(Path(path), empty_memory(), encoder, dtype or "float32", settings)
+        return Index(path)
     index = Index(path)
     index.snapshot().check_encoder(encoder)
     if dtype not in (None, index.head.dtype):

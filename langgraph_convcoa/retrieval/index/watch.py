@@ -44,8 +44,7 @@ class WatchedFiles:
     def __init__(
         self, paths: Sequence[tuple[Path, str]], *, max_bytes: int = MAX_BYTES, told: Told = lambda _name, _reason: None
     ) -> None:
-        self._paths = [path for path, _ in paths]
-        self._folders = [(prefix, DocumentFiles(path, max_bytes=max_bytes)) for path, prefix in paths]
+        self._places = [(path, prefix, DocumentFiles(path, max_bytes=max_bytes)) for path, prefix in paths]
         self._stamps: list[_Stamps | None] = []
         self._held: list[set[str]] = [set() for _ in paths]
         self._said: set[tuple[str, str]] = set()
@@ -55,7 +54,7 @@ class WatchedFiles:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for _prefix, files in self._folders:
+        for _path, _prefix, files in self._places:
             files.__exit__()
 
     @property
@@ -68,7 +67,7 @@ class WatchedFiles:
 
         A file that cannot be read counts as empty. After an error the next round tries again.
         """
-        stamps = [self._read_stamps(number) for number in range(len(self._paths))]
+        stamps = [self._read_stamps(*place) for place in self._places]
         if stamps == self._stamps:
             return Changed()
         fresh: list[set[str]] = []
@@ -87,7 +86,8 @@ class WatchedFiles:
 
         times: dict[str, Any] = {"debounce": _DEBOUNCE, "step": _STEP, "rust_timeout": _LOOK_EVERY}
         try:
-            for _ in watch(*self._paths, watch_filter=None, yield_on_timeout=True, stop_event=stop, **times):
+            paths = [path for path, _prefix, _files in self._places]
+            for _ in watch(*paths, watch_filter=None, yield_on_timeout=True, stop_event=stop, **times):
                 try:
                     changed = self.sync(index, encoder)
                 except ConvCoAError as error:
@@ -101,9 +101,8 @@ class WatchedFiles:
                 "WATCHFILES_FORCE_POLLING=true to look for changes instead"
             ) from error
 
-    def _read_stamps(self, number: int) -> _Stamps | None:
+    def _read_stamps(self, path: Path, prefix: str, files: DocumentFiles) -> _Stamps | None:
         """The stamps of a path's files, in order; None if the path is missing, for example on an unmounted drive."""
-        (prefix, files), path = self._folders[number], self._paths[number]
         try:
             names = files.names(Skipped(partial(self._say, prefix)))
         except DocumentError as error:
@@ -118,7 +117,7 @@ class WatchedFiles:
 
     def _documents(self, stamps: Sequence[_Stamps | None], fresh: list[set[str]]) -> Iterator[Document]:
         """The documents of all files; `fresh` gets a set of their ids for each path."""
-        for (prefix, files), names, held in zip(self._folders, stamps, self._held, strict=True):
+        for (_path, prefix, files), names, held in zip(self._places, stamps, self._held, strict=True):
             fresh.append(held if names is None else set())
             files.forget()
             seen: Counter[str] = Counter()

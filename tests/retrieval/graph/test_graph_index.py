@@ -9,7 +9,7 @@ from langchain_core.documents import Document
 from langgraph_convcoa.errors import RetrievalError
 from langgraph_convcoa.retrieval.graph.index import GraphFollower, GraphIndex
 from langgraph_convcoa.retrieval.graph.settings import GraphSettings
-from langgraph_convcoa.retrieval.index.index import GRAPH_FILE, Index, put_graph
+from langgraph_convcoa.retrieval.index.index import GRAPH_FILE, Index, open_or_create, put_graph
 from langgraph_convcoa.retrieval.memory_corpus import MemoryCorpus
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 from tests.retrieval.conftest import BagOfWords, as_anew, put, same_links
@@ -162,7 +162,7 @@ def test_a_new_index_has_a_graph_and_one_that_was_made_without_keeps_none(tmp_pa
     assert (tmp_path / "new" / GRAPH_FILE).is_file()
     assert HopfieldRetriever.from_pretrained(tmp_path / "new", encoder=encoder).graph is True
     # As those that versions without graphs made: nothing is said of one.
-    old = Index.create(tmp_path / "old", encoder, settings={"k": 3})
+    old = open_or_create(tmp_path / "old", encoder, settings={"k": 3})
     put(old, made, encoder)
     opened = HopfieldRetriever.from_pretrained(tmp_path / "old", encoder=encoder)
     assert opened.graph is None

@@ -5,7 +5,7 @@ from langchain_core.documents import Document
 
 from langgraph_convcoa.errors import InputError, RetrievalError
 from langgraph_convcoa.retrieval.hybrid.bm25 import BM25Index
-from langgraph_convcoa.retrieval.index.index import LEXICAL_FILE, Index
+from langgraph_convcoa.retrieval.index.index import LEXICAL_FILE, open_or_create
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 from tests.retrieval.conftest import put
 
@@ -111,7 +111,7 @@ def test_without_the_file_or_with_an_old_one_scores_are_the_same(encoder, tmp_pa
 
 
 def test_a_lexical_file_that_cannot_be_written_costs_no_document(encoder, tmp_path, caplog):
-    index = Index.create(tmp_path / "index", encoder)
+    index = open_or_create(tmp_path / "index", encoder)
     put(index, DOCUMENTS, encoder)
     (tmp_path / "index" / LEXICAL_FILE).mkdir()
     with caplog.at_level(logging.WARNING):

@@ -7,7 +7,7 @@ from langchain_core.documents import Document
 from langgraph_convcoa.retrieval.corpus import read
 from langgraph_convcoa.retrieval.hybrid.bm25 import BM25Index
 from langgraph_convcoa.retrieval.hybrid.follower import BM25Follower
-from langgraph_convcoa.retrieval.index.index import Index
+from langgraph_convcoa.retrieval.index.index import open_or_create
 from langgraph_convcoa.retrieval.memory_corpus import MemoryCorpus, build_memory
 from tests.retrieval.conftest import put
 
@@ -50,7 +50,7 @@ def test_only_new_passages_are_read(encoder, added):
 
 @pytest.fixture
 def index(tmp_path, encoder):
-    made = Index.create(tmp_path / "index", encoder)
+    made = open_or_create(tmp_path / "index", encoder)
     put(made, DOCUMENTS, encoder)
     return made
 
@@ -92,7 +92,7 @@ def test_a_saved_file_that_cannot_be_used_is_made_anew(index, tmp_path, encoder,
         content = path.read_bytes()
         path.write_bytes(content[:-3] + bytes([content[-3] ^ 1]) + content[-2:])
     elif trouble == "other":
-        other = Index.create(tmp_path / "other", encoder)
+        other = open_or_create(tmp_path / "other", encoder)
         put(other, [Document("Trees elsewhere.", id="x"), Document("Patterns.", id="y")], encoder)
         BM25Follower(path).save(other.snapshot())
     np.testing.assert_allclose(BM25Follower(path).scores(index.snapshot(), QUERIES), fresh(DOCUMENTS), atol=1e-6)

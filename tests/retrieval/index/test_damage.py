@@ -14,7 +14,7 @@ from langchain_core.embeddings import DeterministicFakeEmbedding
 from langgraph_convcoa.errors import ConvCoAError, InputError, RetrievalError
 from langgraph_convcoa.retrieval.corpus import read
 from langgraph_convcoa.retrieval.encoders.embeddings import EmbeddingsEncoder
-from langgraph_convcoa.retrieval.index.index import Index, Snapshot
+from langgraph_convcoa.retrieval.index.index import Index, Snapshot, open_or_create
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 from tests.retrieval.conftest import BagOfWords, put
 
@@ -41,7 +41,7 @@ def documents(count):
 
 @pytest.fixture
 def path(tmp_path, small):
-    index = Index.create(tmp_path / "index", small, dtype="int8")
+    index = open_or_create(tmp_path / "index", small, dtype="int8")
     put(index, documents(40), small)
     index.delete(["d7"])
     return index.path
@@ -88,7 +88,7 @@ def test_an_index_that_changes_its_encoder_under_a_reader(path, small):
 def test_embeddings_without_a_name_cannot_be_known_again(tmp_path):
     encoder = EmbeddingsEncoder(DeterministicFakeEmbedding(size=8))
     with pytest.raises(RetrievalError, match="have no model name") as caught:
-        Index.create(tmp_path / "index", encoder)
+        open_or_create(tmp_path / "index", encoder)
     one_line(caught.value)
     assert not (tmp_path / "index").exists()
 
@@ -123,7 +123,7 @@ def test_a_folder_that_is_no_index(tmp_path, small):
     assert not (tmp_path / "nowhere").exists()
     (tmp_path / "notes.txt").write_text("mine")
     with pytest.raises(RetrievalError, match=r"holds other files \(notes.txt\)"):
-        Index.create(tmp_path, small)
+        open_or_create(tmp_path, small)
     (tmp_path / "theirs").mkdir()
     with sqlite3.connect(tmp_path / "theirs" / "index.sqlite") as connection:
         connection.execute("CREATE TABLE theirs (x)")
@@ -135,7 +135,7 @@ def test_a_folder_that_is_no_index(tmp_path, small):
     with pytest.raises(RetrievalError, match="is damaged"):
         Index(tmp_path / "text")
     with pytest.raises(RetrievalError, match="cannot be used for an index"):
-        Index.create(tmp_path / "notes.txt", small)
+        open_or_create(tmp_path / "notes.txt", small)
 
 
 @pytest.mark.parametrize("name", ["patterns.1.bin", "index.sqlite"])
@@ -149,7 +149,7 @@ def test_a_file_cut_short(path, small, name, share):
 
 
 def test_a_pattern_file_that_is_missing_or_of_another_index(path, tmp_path, small):
-    other = Index.create(tmp_path / "other", small, dtype="int8")
+    other = open_or_create(tmp_path / "other", small, dtype="int8")
     put(other, documents(50)[10:], small)
     shutil.copy(other.path / "patterns.1.bin", path / "patterns.1.bin")
     with pytest.raises(RetrievalError, match=r"patterns 0 to \d+ of patterns.1.bin do not match their checksum"):
@@ -222,7 +222,7 @@ def test_unusual_text_and_ids_come_back(path, small):
 
 
 def test_an_empty_index_and_a_filter_that_matches_nothing_find_nothing(tmp_path, small, path):
-    empty = HopfieldRetriever(corpus=Index.create(tmp_path / "empty", small), encoder=small)
+    empty = HopfieldRetriever(corpus=open_or_create(tmp_path / "empty", small), encoder=small)
     assert empty.invoke("anything") == []
     assert HopfieldRetriever.from_pretrained(path, encoder=small, filter={"n": -1}).invoke("subject3") == []
     index = Index(path)
@@ -251,7 +251,7 @@ def test_the_remains_of_a_first_save_that_was_killed(tmp_path, small):
     (folder / "patterns.1.bin").write_bytes(b"half")
     with pytest.raises(RetrievalError, match="first save was not finished"):
         Index(folder)
-    index = Index.create(folder, small)
+    index = open_or_create(folder, small)
     put(index, documents(2), small)
     index.verify()
 

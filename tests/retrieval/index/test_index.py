@@ -20,7 +20,7 @@ LONG = "Apples grow on trees. Pears fall down. Plums rot fast. Figs are sweet."
 
 @pytest.fixture
 def index(tmp_path, small):
-    return Index.create(tmp_path / "index", small)
+    return open_or_create(tmp_path / "index", small)
 
 
 def documents(count, start=0):
@@ -47,7 +47,7 @@ def alive_ids(index):
 
 @pytest.mark.parametrize("dtype", ["float32", "int8"])
 def test_an_index_holds_the_same_patterns_as_a_memory(tmp_path, small, dtype):
-    index = Index.create(tmp_path / "index", small, dtype=dtype)
+    index = open_or_create(tmp_path / "index", small, dtype=dtype)
     assert put(index, documents(700), small) == [f"d{i}" for i in range(700)]
     memory = build_memory(documents(700), small, dtype=dtype)
     again = Index(tmp_path / "index")
@@ -327,8 +327,6 @@ def test_open_or_create(tmp_path, small):
         open_or_create(tmp_path / "i", small, "float32", {})
     with pytest.raises(RetrievalError, match="built with the encoder 'bag', not 'other'"):
         open_or_create(tmp_path / "i", BagOfWords("other", dimension=32), None, {})
-    with pytest.raises(RetrievalError, match="holds an index already"):
-        Index.create(tmp_path / "i", small)
 
 
 def test_the_setting_of_the_removed_approximate_search_is_ignored(index, small):

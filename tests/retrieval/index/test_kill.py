@@ -17,7 +17,7 @@ from langchain_core.documents import Document
 from langgraph_convcoa.errors import RetrievalError
 from langgraph_convcoa.retrieval.corpus import read
 from langgraph_convcoa.retrieval.graph.index import GraphIndex
-from langgraph_convcoa.retrieval.index.index import GRAPH_FILE, Index
+from langgraph_convcoa.retrieval.index.index import GRAPH_FILE, Index, open_or_create
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 from tests import ROOT
 from tests.bounds import SECONDS, started
@@ -74,7 +74,7 @@ def contents(folder):
 def test_a_writer_killed_at_50_random_moments_leaves_50_readable_indexes(tmp_path, encoder, capsys):
     """What was reported as done stands, and the graph is the one of the documents that are there."""
     folder = tmp_path / "index"
-    assert Index.create(folder, encoder, dtype="int8", settings={"graph": True}).save_graph()
+    assert open_or_create(folder, encoder, dtype="int8", settings={"graph": True}).save_graph()
     expected: dict[int, str] = {}
     chance, readable, reported = random.Random(0), 0, 0
     with writers_to(folder) as writers:
@@ -117,7 +117,7 @@ time.sleep(600)
 
 def test_a_writer_that_was_killed_holds_no_lock(tmp_path, encoder):
     folder = tmp_path / "index"
-    Index.create(folder, encoder)
+    open_or_create(folder, encoder)
     command = [sys.executable, "-c", HOLD, str(folder)]
     with started(command, cwd=ROOT, env=ENVIRONMENT, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -131,7 +131,7 @@ def test_a_writer_that_was_killed_holds_no_lock(tmp_path, encoder):
 
 def test_readers_see_each_commit_while_another_process_writes(tmp_path, encoder):
     folder = tmp_path / "index"
-    Index.create(folder, encoder)
+    open_or_create(folder, encoder)
     seen = set()
     with writers_to(folder) as writers:
         pid = writers.start()
@@ -170,7 +170,7 @@ for number in range(1000):
 def test_a_full_disk_is_told_and_loses_nothing(tmp_path, encoder, limit, what):
     folder = tmp_path / "index"
     # Room for the database is scarcer than for patterns of one byte each.
-    Index.create(folder, encoder, dtype="int8" if what == "index.sqlite" else "float32")
+    open_or_create(folder, encoder, dtype="int8" if what == "index.sqlite" else "float32")
     done = subprocess.run(
         [sys.executable, "-c", FULL, str(folder), str(limit)],
         cwd=ROOT,

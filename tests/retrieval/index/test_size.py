@@ -29,7 +29,7 @@ def make(folder, dtype, count):
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     values, scales = encode_patterns(vectors, dtype)
     passages = [Document(f"Passage {i} says this and that. " * 10, id=f"p{i}", metadata={"n": i}) for i in range(count // SET)]
-    spans = np.tile(np.array([[0, 20]]), (count - count // SET, 1))
+    spans = [[(0, 20)] * (SET - 1)] * (count // SET)
     patterns = Patterns(values=values, scales=scales, offsets=np.arange(0, count + 1, SET), dtype=dtype)
     save_index(MemoryCorpus(Memory(passages, patterns, spans)), folder, BagOfWords(dimension=DIMENSION), {})
 

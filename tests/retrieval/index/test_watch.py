@@ -14,7 +14,7 @@ from langgraph_convcoa.errors import DocumentError
 from langgraph_convcoa.retrieval.corpus import read
 from langgraph_convcoa.retrieval.documents.load import load_documents
 from langgraph_convcoa.retrieval.index import watch
-from langgraph_convcoa.retrieval.index.index import Index
+from langgraph_convcoa.retrieval.index.index import Index, open_or_create
 from langgraph_convcoa.retrieval.index.watch import Changed, WatchedFiles
 from tests.bounds import joined, wait_until
 from tests.retrieval.conftest import BagOfWords, put
@@ -29,7 +29,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def index(tmp_path: Path, small: BagOfWords) -> Index:
-    return Index.create(tmp_path / "index", small)
+    return open_or_create(tmp_path / "index", small)
 
 
 @pytest.fixture
@@ -94,7 +94,7 @@ def test_any_sequence_of_changes_leaves_the_index_as_one_built_anew(
                 file.write_text(chance.choice(texts)())
         files.sync(index, small)
         if number % 4 == 0:
-            anew = Index.create(tmp_path / f"anew{number}", small)
+            anew = open_or_create(tmp_path / f"anew{number}", small)
             put(anew, load_documents(folder, told=lambda _name, _reason: None), small)
             assert held(index) == held(anew)
     index.verify()

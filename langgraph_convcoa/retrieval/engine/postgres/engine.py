@@ -33,6 +33,8 @@ _BROADEST = 1_000
 _POSTINGS, _POSTINGS_FILTERED = 1_000, 50_000
 # Extra seconds for each written passage, mostly for the HNSW index.
 _WRITING = 0.2
+# The condition without a filter.
+_ALL = Condition("TRUE", [])
 
 
 class PostgresEngine(ServerEngine):
@@ -85,7 +87,7 @@ class PostgresEngine(ServerEngine):
         return self._sql.found(server)
 
     def search(self, vectors: Vectors, k: int, condition: Filter | None = None) -> list[list[str]]:
-        asked = condition_of(condition)
+        asked = condition_of(condition) or _ALL
         texts = ["[" + ",".join(map(repr, row)) + "]" for row in np.asarray(vectors, dtype=np.float32).tolist()]
 
         def found(cursor: Rows) -> list[list[str]]:
@@ -95,7 +97,7 @@ class PostgresEngine(ServerEngine):
         return self._connections.run(found)
 
     def words(self, weights: Mapping[str, float], mean_length: float, k: int, condition: Filter | None = None) -> list[str]:
-        joined, values = self._joined(condition_of(condition))
+        joined, values = self._joined(condition_of(condition) or _ALL)
         most = _POSTINGS if condition is None else _POSTINGS_FILTERED
         terms = [[tables.term_number(term) for term in weights], [float(weight) for weight in weights.values()]]
         # The weight of a word is count / (count + none + (one - none) length).
@@ -194,17 +196,16 @@ class PostgresEngine(ServerEngine):
         [found] = self._ask(cursor, _SUM_TOTALS, self.tenant).fetchall()
         return found
 
-    def _few(self, cursor: Rows, asked: Condition | None) -> bool:
+    def _few(self, cursor: Rows, asked: Condition) -> bool:
         """True if the allowed passages are so few that all are compared."""
-        where, values = _where(asked)
-        statement = "SELECT FROM {passages} WHERE tenant = %s{where} LIMIT 1 OFFSET %s"
-        return not self._ask(cursor, statement, self.tenant, *values, self._exact, where=where).fetchall()
+        statement = "SELECT FROM {passages} WHERE tenant = %s AND ({where}) LIMIT 1 OFFSET %s"
+        return not self._ask(cursor, statement, self.tenant, *asked.values, self._exact, where=asked.sql).fetchall()
 
-    def _compared(self, cursor: Rows, vector: str, k: int, asked: Condition | None) -> list[str]:
-        where, values = _where(asked)
-        return [row[0] for row in self._ask(cursor, _COMPARED, self.tenant, *values, vector, k, where=where).fetchall()]
+    def _compared(self, cursor: Rows, vector: str, k: int, asked: Condition) -> list[str]:
+        rows = self._ask(cursor, _COMPARED, self.tenant, *asked.values, vector, k, where=asked.sql).fetchall()
+        return [row[0] for row in rows]
 
-    def _near(self, cursor: Rows, vector: str, k: int, asked: Condition | None) -> list[str]:
+    def _near(self, cursor: Rows, vector: str, k: int, asked: Condition) -> list[str]:
         joined, values = self._joined(asked)
         wanted = _WINDOWS * k
         while True:
@@ -219,12 +220,12 @@ class PostgresEngine(ServerEngine):
                 return [row[0] for row in rows]
             wanted *= 4
 
-    def _joined(self, asked: Condition | None) -> tuple[str, list[Any]]:
+    def _joined(self, asked: Condition) -> tuple[str, list[Any]]:
         """The join that keeps only passages that meet a condition, with the values of its placeholders."""
-        if asked is None:
+        if asked is _ALL:
             return "", []
-        where, values = _where(asked)
-        return self._sql("JOIN {passages} p ON p.key = passage AND p.tenant = %s{where}", where=where), [self.tenant, *values]
+        joined = self._sql("JOIN {passages} p ON p.key = passage AND p.tenant = %s AND ({where})", where=asked.sql)
+        return joined, [self.tenant, *asked.values]
 
     def _put(self, cursor: Rows, passages: Sequence[StoredPassage]) -> None:
         self._check_open(cursor)
@@ -307,7 +308,7 @@ _NEAR = """
         ) near GROUP BY passage
     ) near JOIN {passages} ON key = passage AND tenant = %s ORDER BY nearest, key LIMIT %s"""
 _COMPARED = """
-    SELECT id FROM {passages} p JOIN {windows} ON passage = key WHERE p.tenant = %s{where}
+    SELECT id FROM {passages} p JOIN {windows} ON passage = key WHERE p.tenant = %s AND ({where})
     GROUP BY key ORDER BY min(vector <#> %s::halfvec), key LIMIT %s"""
 # For each word, the passages in which it weighs most; among these, the best by the weights of all words.
 _WORDS = """
@@ -330,10 +331,6 @@ def _noticed(notice: Any) -> None:
     """Log that an index exceeds the memory for building it; the build then takes many times as long."""
     if "maintenance_work_mem" in (message := str(notice.message_primary)):
         _LOGGER.warning("PostgreSQL: %s; give more as `build_memory`.", message)
-
-
-def _where(asked: Condition | None) -> tuple[str, list[Any]]:
-    return ("", []) if asked is None else (f" AND ({asked.sql})", asked.values)
 
 
 def _askable(names: Iterable[str]) -> list[str]:
