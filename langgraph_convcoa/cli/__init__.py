@@ -1,1 +1,1 @@
-"""The `convcoa` command: one command a file."""
+"""The `convcoa` command. Commands that belong together share a file."""

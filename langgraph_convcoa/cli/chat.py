@@ -57,24 +57,18 @@ def ask(
     from langgraph_convcoa.memory.asked import read_conversation
 
     text = proper_text(question)
-    # A question that cannot be asked is refused before minutes of encoding, not after.
+    # A question that cannot be asked, or a picture that cannot be written, is refused before minutes of encoding.
     read_conversation(text, [])
-    if picture is not None:
-        _check_place(picture)
+    if picture is not None and picture.suffix.lower() != ".svg":
+        raise InputError(f"the picture of a turn is SVG: give a name that ends in .svg, not {picture.name!r}")
+    if picture is not None and not picture.parent.is_dir():
+        raise InputError(f"the picture cannot be written: there is no folder {picture.parent}")
     with open_session(options, "ask QUESTION") as session:
         output = session.ask(text) if as_json else run_turn(session, text)
     if as_json:
         print_json(output)
     if picture is not None:
         save_turn(text, output, picture)
-
-
-def _check_place(path: Path) -> None:
-    """Raise InputError if no picture can be written there, before a turn is spent on it."""
-    if path.suffix.lower() != ".svg":
-        raise InputError(f"the picture of a turn is SVG: give a name that ends in .svg, not {path.name!r}")
-    if not path.parent.is_dir():
-        raise InputError(f"the picture cannot be written: there is no folder {path.parent}")
 
 
 def demo() -> None:
@@ -130,9 +124,7 @@ class Chat:
     """A conversation whose questions and /commands come from standard input; only answers go to standard output."""
 
     def __init__(self, session: Session, options: ConversationOptions, as_json: bool = False) -> None:
-        self._session = session
-        self._options = options
-        self._json = as_json
+        self._session, self._options, self._json = session, options, as_json
         self._out, self._err = consoles()
         self._interactive = sys.stdin.isatty()
         self._last = session.last()

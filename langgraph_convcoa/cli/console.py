@@ -31,10 +31,8 @@ _STYLES = {
     **dict.fromkeys(("unsupported", "failed"), "red"),
 }
 """Styles of the final states of a sub-question."""
-_REPORT_WIDTH = 140
-_SVG_WIDTH, _LONGEST = 108, 1_500
-_FONT = re.compile(r"@font-face \{.*?\}", re.DOTALL)
-"""Finds a font in a picture that a viewer would fetch."""
+_REPORT_WIDTH, _SVG_WIDTH, _LONGEST = 140, 108, 1_500
+_FONT = re.compile(r"@font-face \{.*?\}", re.DOTALL)  # Finds a font in a picture that a viewer would fetch.
 
 
 def warn(message: str) -> None:
@@ -72,8 +70,6 @@ def usage_line(usage: Mapping[str, Any]) -> str:
     Example:
         >>> usage_line({"llm_calls": 2, "input_tokens": 1200, "output_tokens": 90, "retrievals": 1, "seconds": 1.234})
         '2 model calls, 1,200 + 90 tokens, 1 retrieval, 1.2 s'
-        >>> usage_line({"llm_calls": 1, "input_tokens": 900, "output_tokens": 40, "recalled": 2, "seconds": 0.5})
-        '1 model call, 900 + 40 tokens, 0 retrievals, 2 recalled, 0.5 s'
     """
     calls, found, recalled = (int(usage.get(name, 0)) for name in ("llm_calls", "retrievals", "recalled"))
     return (

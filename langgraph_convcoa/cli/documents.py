@@ -88,8 +88,6 @@ def place_of(source: str) -> str:
     Example:
         >>> place_of("postgresql://ana:pw@db.example.org/docs?collection=manuals&sslmode=require")
         'postgresql://db.example.org/docs?collection=manuals&tenant=default'
-        >>> place_of("postgresql:///docs?host=/run/postgresql&user=ana&password=pw&collection=manuals")
-        'postgresql:///docs?host=/run/postgresql&collection=manuals&tenant=default'
     """
     if not is_engine(source):
         return source
@@ -153,7 +151,7 @@ def documents_path(docs: str) -> Path:
 
 
 def open_cache() -> PatternCache | None:
-    """The cache of encoded documents. If it cannot be used: None, and a logged warning."""
+    """The cache of encoded documents, or None with a logged warning if it cannot be used."""
     from langgraph_convcoa.retrieval.encoders.cache import PatternCache
 
     try:

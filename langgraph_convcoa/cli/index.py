@@ -1,4 +1,4 @@
-"""`convcoa index` and `search`: documents into an index on disk or an engine, and passages of them for a question."""
+"""`convcoa index` and `search`: put documents into an index on disk or an engine, and find passages."""
 
 from __future__ import annotations
 
@@ -147,13 +147,13 @@ def _index_into_folder(
 def _index_into_engine(
     read: Callable[[Told], Generator[Document]], address: str, options: EngineOptions, as_json: bool
 ) -> None:
-    ray = options.ray
+    ray, workers, cache = options.ray, options.workers, options.cache
     if not is_engine(address):
         from langgraph_convcoa.retrieval.engine.choose import SCHEMES
 
         known = " or ".join(SCHEMES)
         raise InputError(f"--to takes the address of an engine, which begins with {known}, not {redact(address)}")
-    if options.workers is not None and ray is None:
+    if workers is not None and ray is None:
         raise InputError("--workers are of Ray: give --ray local, or the address of a cluster")
     from langgraph_convcoa.retrieval.encoders.cache import PatternCache
     from langgraph_convcoa.retrieval.engine.choose import open_engine
@@ -169,10 +169,9 @@ def _index_into_engine(
     found = chain([next(documents)], documents)
     engine.open(encoder.dimension, encoder.name, create=True)
     if ray is None:
-        store = None if options.cache is None else PatternCache(options.cache)
+        store = None if cache is None else PatternCache(cache)
         loaded = load_into(engine, found, encoder, cache=store, progress=True)
     else:
-        workers, cache = options.workers, options.cache
         loaded = ray_load(opened, found, encoder, address=ray, workers=workers, cache=cache, progress=True)
     place, count = place_of(address), engine.count()
     engine.close()

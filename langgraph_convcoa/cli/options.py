@@ -75,12 +75,7 @@ class ConversationOptions:
     no_cache: NoCache = False
 
     def words(self) -> list[str]:
-        """The options as words of a command, without --thread and --store. Secrets are hidden.
-
-        Example:
-            >>> ConversationOptions(docs="papers", k=3, graph=False, data=["postgresql://ana:pw@db/shop"]).words()
-            ['--docs', 'papers', '--data', 'postgresql://[hidden]@db/shop', '--k', '3', '--no-graph']
-        """
+        """The options as words of a command, without --thread and --store. Secrets are hidden."""
         words: list[str] = []
         for field in fields(self):
             given = getattr(self, field.name)

@@ -77,11 +77,15 @@ def serve(
     options.check("serve")
     from langgraph_convcoa.server.guard import Access
 
+    try:
+        proxies = tuple(ipaddress.ip_network(text, strict=False) for text in trusted_proxy or [])
+    except ValueError as error:
+        raise InputError(f"--trusted-proxy takes an address or a network, such as 10.0.0.5 or 10.0.0.0/24: {error}") from error
     access = Access(
         host=host,
         token=token,
         user_header=user_header,
-        proxies=_networks(trusted_proxy or []),
+        proxies=proxies,
         names=frozenset(name.lower() for name in allow_host or []),
         origins=frozenset(origin.rstrip("/") for origin in allow_origin or []),
         max_upload=int(max_upload_mb * 1e6),
@@ -124,7 +128,6 @@ def _served(options: ServeOptions, access: Access) -> tuple[Any, Any, list[Any]]
         load_chat_model(name, base_url=options.base_url)
     shown = _collections(options, basis)
     encoder = next((one.retriever.encoder for one in shown if one.retriever is not None), None) or default_encoder()
-
     also = [*(action.name for action in basis.tables), *(["web_querying"] if basis.search else [])]
     settings = Settings(
         store=basis.store,
@@ -181,13 +184,6 @@ def open_index(folder: Path, encoder: Encoder, graph: bool | None) -> HopfieldRe
     return HopfieldRetriever.from_pretrained(folder, encoder=encoder, **chosen)
 
 
-def _networks(texts: list[str]) -> tuple[Any, ...]:
-    try:
-        return tuple(ipaddress.ip_network(text, strict=False) for text in texts)
-    except ValueError as error:
-        raise InputError(f"--trusted-proxy takes an address or a network, such as 10.0.0.5 or 10.0.0.0/24: {error}") from error
-
-
 @grouped(ConversationOptions)
 def mcp(
     options: ConversationOptions,
@@ -222,10 +218,13 @@ def mcp(
     from langgraph_convcoa.server.app import address_of, listen
     from langgraph_convcoa.server.guard import Access
 
-    host, port = _address(http)
+    host, _, port = http.rpartition(":")
+    if not (port.isascii() and port.isdecimal() and int(port) <= 65_535):
+        raise InputError(f"--http takes a port or an address with one, such as 8322 or 127.0.0.1:8322, not {http[:100]!r}")
+    host = host.strip("[]") or "127.0.0.1"
     access = Access(host=host, token=token, names=frozenset(name.lower() for name in allow_host or []))
     # The port is taken before the documents are encoded.
-    with listen(host, port) as listening:
+    with listen(host, int(port)) as listening:
         said = f"MCP is at {address_of(listening)}mcp  (Ctrl-C ends it)"
         _serve_mcp(options, lambda server: run_http(server, access, listening, lambda: typer.echo(said, err=True)))
 
@@ -236,10 +235,3 @@ def _serve_mcp(options: ConversationOptions, serve: Callable[[Any], Coroutine[An
     also = [*(["their tables"] if options.data else []), *(["the web"] if options.web else [])]
     with open_session(options, "mcp") as session:
         session.run(serve(mcp_server(session.turns, session.retriever, also=also, thread=options.thread)))
-
-
-def _address(text: str) -> tuple[str, int]:
-    host, _, port = text.rpartition(":")
-    if not (port.isascii() and port.isdecimal() and int(port) <= 65_535):
-        raise InputError(f"--http takes a port or an address with one, such as 8322 or 127.0.0.1:8322, not {text[:100]!r}")
-    return host.strip("[]") or "127.0.0.1", int(port)

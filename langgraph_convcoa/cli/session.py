@@ -90,9 +90,8 @@ class Session(StoredGraph):
         """The thread as an object for JSON, which `convcoa threads import` takes."""
         return thread_as_file(self.thread, self._values())
 
-    def _values(self) -> dict[str, Any]:
-        values: dict[str, Any] = self.run(self.turns.snapshot(self.thread)).values
-        return values
+    def _values(self) -> Any:
+        return self.run(self.turns.snapshot(self.thread)).values
 
 
 def run_turn(session: Session, question: str | None) -> dict[str, Any]:
@@ -115,8 +114,7 @@ class Basis:
     """
 
     def __init__(self, options: ConversationOptions, where: str | Path | None) -> None:
-        self.options = options
-        self.store = open_store(where)
+        self.options, self.store = options, open_store(where)
         self.store.check()
         from langgraph_convcoa.context import ConvCoAContext
 

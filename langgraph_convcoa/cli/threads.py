@@ -65,8 +65,7 @@ def show(
       convcoa threads show thesis -n 2 --store chats.sqlite --json
     """
     with _opened(store) as threads:
-        rounds = threads.show(thread)
-    rounds = rounds[-last:] if last else rounds
+        rounds = threads.show(thread)[-(last or 0) :]
     if as_json:
         print_json(rounds)
     else:

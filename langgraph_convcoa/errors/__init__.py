@@ -15,8 +15,7 @@ from typing import TypeVar
 from langgraph_convcoa.errors.redaction import redact as redact
 
 _Word = TypeVar("_Word", bound=str)
-_LONGEST = 4_000
-"""Longest message, in characters: it may repeat the content of a damaged file."""
+_LONGEST = 4_000  # Longest message, in characters: it may repeat the content of a damaged file.
 _LONGEST_LINE = 300
 
 
@@ -66,7 +65,7 @@ def first_line(error: BaseException, secrets: Collection[str] = (), *, named: bo
         ('KeyError', 'ValueError: It is full.')
     """
     kind = type(error).__name__
-    # sqlglot underlines with terminal codes.
+    # sqlglot underlines words with terminal codes.
     lines = redact(re.sub(r"\x1b\[\d*m", "", str(error)).strip(), secrets).splitlines() or [""]
     line = lines[0][:_LONGEST_LINE]
     return f"{kind}: {line}" if named and line else line or kind

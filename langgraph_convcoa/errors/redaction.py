@@ -13,8 +13,7 @@ from typing import Any
 from urllib.parse import quote, quote_plus, unquote
 
 HIDDEN = "[hidden]"
-LONGEST = 20_000
-"""Longest text that is kept, in characters. All patterns take linear time."""
+LONGEST = 20_000  # Longest text that is kept, in characters. All patterns take linear time.
 
 _WORDS = (
     r"passw(?:or)?d|passphrase|pwd|secret|token|credentials?|session[-_]?id|signature"
@@ -147,5 +146,5 @@ def _parts(name: str, value: object) -> Iterator[tuple[str, Any]]:
 
 
 def _looks_secret(value: str) -> bool:
-    """True if a word holds a digit, or a capital letter inside: it is hardly a word of a sentence."""
+    """True if a word holds a digit, or a capital letter inside: it is probably no word of a sentence."""
     return any(ch.isdigit() for ch in value) or (value[1:] != value[1:].lower() and not value.isupper())

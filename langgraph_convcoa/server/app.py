@@ -23,7 +23,7 @@ from langgraph_convcoa.server.service import Busy, Missing, Service, Settings
 
 
 def create_app(settings: Settings, access: Access | None = None) -> Guard:
-    """Make the ASGI application of a server; without `access` for this machine alone. Its lifespan opens the store."""
+    """Make the ASGI application. Without `access`, only this machine can reach it. Its lifespan opens the store."""
     service = Service(settings)
 
     @asynccontextmanager
@@ -80,9 +80,9 @@ def uvicorn_config(app: ASGIApp) -> uvicorn.Config:
         app,
         log_level="warning",
         access_log=False,
-        proxy_headers=False,  # The guard believes a user header by the address of its sender.
+        proxy_headers=False,  # The guard accepts a user header only from the proxy's address.
         server_header=False,
-        timeout_graceful_shutdown=3,  # seconds
+        timeout_graceful_shutdown=3,  # Seconds.
         lifespan="on",
     )
 

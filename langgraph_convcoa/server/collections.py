@@ -22,10 +22,8 @@ from langgraph_convcoa.server.runs import error_json, now
 from langgraph_convcoa.server.threads import digest
 from langgraph_convcoa.storage.turns import Turns
 
-MOST_COLLECTIONS = 50
-"""Maximum number of collections of one user."""
-FIRST = "My documents"
-"""Name of the collection that is made for a user without collections."""
+MOST_COLLECTIONS = 50  # Maximum number of collections of one user.
+FIRST = "My documents"  # Name of the collection that is made for a user without collections.
 _TELL_SECONDS = 2.0
 _ABOUT, _INDEX, _ORIGINALS = "collection.json", "index", "files"
 
@@ -47,8 +45,7 @@ class Collection:
     status: str = "ready"
     message: str = ""
     turns: Turns | None = None
-    lock: threading.Lock = field(default_factory=threading.Lock)
-    """Held while the documents are changed."""
+    lock: threading.Lock = field(default_factory=threading.Lock)  # Held while the documents are changed.
     _listed: tuple[Any, list[dict[str, Any]]] | None = None
     _telling: Future[dict[str, Any]] | None = None
 

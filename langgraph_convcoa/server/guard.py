@@ -23,13 +23,11 @@ from langgraph_convcoa.server import UPLOAD_BYTES
 from langgraph_convcoa.server.runs import error_json
 from langgraph_convcoa.server.wire import to_json
 
-USER = "convcoa_user"
-"""Key of the user in a request's scope; "" is the anonymous user."""
+USER = "convcoa_user"  # Key of the user in a request's scope; "" is the anonymous user.
 COOKIE = "convcoa_session"
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 SHORTEST_TOKEN = 16
-MOST_JSON = 4_000_000
-"""Maximum number of bytes of a request's JSON."""
+MOST_JSON = 4_000_000  # Maximum number of bytes of a request's JSON.
 WRONG_TOKEN_SECONDS = 0.5
 _SAFE = ("GET", "HEAD", "OPTIONS")
 _LONGEST_USER = 200
@@ -50,8 +48,7 @@ _HEADERS = {
     "x-frame-options": "DENY",
     "permissions-policy": "camera=(), geolocation=(), microphone=()",
 }
-_OPEN = ("/", "/ok", "/convcoa/login", "/favicon.ico")
-"""Paths that need no token: the page itself asks for it."""
+_OPEN = ("/", "/ok", "/convcoa/login", "/favicon.ico")  # Paths that need no token: the page itself asks for it.
 _STATIC = "/static/"
 _NAME = re.compile(r"[a-z0-9_]([a-z0-9._-]*[a-z0-9_])?")
 _HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]{2,45})\]|([^\s\[\]/\\@?#,%:]{1,255}))(?::(\d{1,5}))?", re.ASCII)
@@ -84,11 +81,9 @@ class Access:
             )
         if bool(self.user_header) != bool(self.proxies):
             raise InputError("--user-header and --trusted-proxy go together: the header is believed from that address only")
-        for name in self.names:
-            if not _NAME.fullmatch(name) and _address(name) is None:
-                raise InputError(
-                    f"--allow-host takes a name without a port or a path, as chat.example.org, not {name[:100]!r}"
-                )
+        for own in self.names:
+            if not _NAME.fullmatch(own) and _address(own) is None:
+                raise InputError(f"--allow-host takes a name without a port or a path, as chat.example.org, not {own[:100]!r}")
         for origin in self.origins:
             if not _ORIGIN.fullmatch(origin):
                 raise InputError(
@@ -144,12 +139,7 @@ def _address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 
 def host_name(host: str) -> str:
-    """The name in a Host header, without its port; "" if it is malformed.
-
-    Example:
-        >>> host_name("LocalHost:8321"), host_name("[::1]:80"), host_name("a@b"), host_name("[::1].example.org")
-        ('localhost', '::1', '', '')
-    """
+    """The name in a Host header, in lower case and without its port; "" if it is malformed."""
     found = _HOST.fullmatch(host)
     if found is None or int(found[3] or 0) > 65_535 or (found[1] and _address(found[1]) is None):
         return ""

@@ -35,13 +35,10 @@ from langgraph_convcoa.storage.base import LONGEST_THREAD, thread_name
 from langgraph_convcoa.storage.turns import INTERRUPT, Turns
 from langgraph_convcoa.text.clean import flat
 
-TEXT, QUOTE = 2_000, 500
-"""Maximum number of characters of a passage that was found, and of a quote."""
-_RESOURCE = 100_000
-"""Maximum number of characters of a passage that is read as a resource."""
+TEXT, QUOTE = 2_000, 500  # Maximum number of characters of a passage that was found, and of a quote.
+_RESOURCE = 100_000  # Maximum number of characters of a passage that is read as a resource.
 _MOST_PASSAGES, _MOST_TURNS, _LONGEST_QUESTION = 20, 100, 10_000
-_THREADS_IN_MEMORY = 1_000
-"""Number of conversations kept in memory: the latest ones."""
+_THREADS_IN_MEMORY = 1_000  # Number of conversations kept in memory: the latest ones.
 _SEARCH = (
     "Find passages of the user's own documents for a question, without answering it. Returns the passages, best first, each "
     "with its id, source, score and the sentences that match best. Use it to read the sources yourself, or to see whether the "
@@ -62,12 +59,7 @@ _INSTRUCTIONS = (
 
 
 def passage_uri(id_: str) -> str:
-    """The address of a passage as a resource.
-
-    Example:
-        >>> passage_uri("papers/a b.pdf:page-3#1")
-        'passage://papers%2Fa%20b.pdf%3Apage-3%231'
-    """
+    """The address of a passage as a resource."""
     return f"passage://{quote(id_, safe='')}"
 
 
@@ -178,28 +170,29 @@ def mcp_server(
     if not (root := logging.getLogger()).handlers:
         root.addHandler(logging.NullHandler())
     # Over HTTP the guard checks host, origin and token. No session is kept: a client may come back after a restart.
-    security = TransportSecuritySettings(enable_dns_rebinding_protection=False)
-    server = FastMCP(
-        "convcoa", instructions=_INSTRUCTIONS, log_level="WARNING", transport_security=security, stateless_http=True
-    )
+    rules = TransportSecuritySettings(enable_dns_rebinding_protection=False)
+    server = FastMCP("convcoa", instructions=_INSTRUCTIONS, log_level="WARNING", transport_security=rules, stateless_http=True)
     # The SDK has no option for the version, and would send its own version to clients.
     server._mcp_server.version = version("langgraph-convcoa")
-    asking = _Asking(turns, retriever, thread)
+    tools = _Tools(turns, retriever, thread)
     known = [*(["the user's own documents"] if retriever is not None else []), *also]
     description = _ASK.format(sources=" and ".join(known))
     # `ask` looks things up and answers; it changes nothing of the user's.
     safe = {"readOnlyHint": True, "openWorldHint": "the web" in also}
-    server.add_tool(asking.ask, "ask", "Ask", description, ToolAnnotations.model_validate(safe))
+    server.add_tool(tools.ask, "ask", "Ask", description, ToolAnnotations.model_validate(safe))
     if retriever is not None:
-        passages = _Passages(retriever)
-        server.add_tool(passages.search, "search", "Search", _SEARCH, ToolAnnotations.model_validate({"readOnlyHint": True}))
-        server.resource("passage://{id}", name="passage", title="Passage", description=_PASSAGE)(passages.read)
+        server.add_tool(tools.search, "search", "Search", _SEARCH, ToolAnnotations.model_validate({"readOnlyHint": True}))
+        server.resource("passage://{id}", name="passage", title="Passage", description=_PASSAGE)(tools.read)
     return server
 
 
-class _Passages:
-    def __init__(self, retriever: HopfieldRetriever) -> None:
-        self._retriever = retriever
+class _Tools:
+    def __init__(self, turns: Turns, retriever: HopfieldRetriever | None, thread: str | None) -> None:
+        self._turns, self._thread = turns, thread
+        self._retriever: Any = retriever  # None without documents: then only `ask` is served.
+        self._recent: OrderedDict[str, None] = OrderedDict()
+        # Clients may ask at the same time. If two rounds followed the same round, one of them would be lost.
+        self._turn_of: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def search(
         self,
@@ -232,14 +225,6 @@ class _Passages:
         head = [f"{label}: {flat(str(metadata[label]))}" for label in ("title", "source") if metadata.get(label)]
         return "\n".join([*head, "", cut(found[0].page_content, _RESOURCE)])
 
-
-class _Asking:
-    def __init__(self, turns: Turns, retriever: HopfieldRetriever | None, thread: str | None) -> None:
-        self._turns, self._retriever, self._thread = turns, retriever, thread
-        self._recent: OrderedDict[str, None] = OrderedDict()
-        # Clients may ask at the same time. If two rounds followed the same round, one of them would be lost.
-        self._turn_of: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-
     async def ask(
         self,
         question: Annotated[str, Field(max_length=_LONGEST_QUESTION, description="The question, as the user asks it.")],
@@ -269,13 +254,9 @@ class _Asking:
             if INTERRUPT in output:
                 raise InputError("the turn waits for a person's approval, which cannot be given here")
             await self._forget_others(name)
-            known = await self._passages([str(citation["id"]) for citation in output.get("citations") or ()])
-        return Answer.of(output, name, known)
-
-    async def _passages(self, ids: Sequence[str]) -> set[str]:
-        if self._retriever is None or not ids:
-            return set()
-        return {str(document.id) for document in await self._retriever.aget_by_ids(ids)}
+            ids = [str(citation["id"]) for citation in output.get("citations") or ()]
+            found = await self._retriever.aget_by_ids(ids) if self._retriever is not None and ids else []
+        return Answer.of(output, name, {str(document.id) for document in found})
 
     async def _forget_others(self, thread: str) -> None:
         """Delete the oldest conversations if they are only in memory: a server may run for months."""

@@ -27,8 +27,7 @@ from langgraph_convcoa.storage.threads import file_name, thread_as_file, thread_
 STATIC = Path(__file__).with_name("static")
 _LONGEST_QUOTE = 4_000
 _BETWEEN_QUOTES = " … "
-_MOST_TEXT = 100_000
-"""Maximum number of characters of the text that is shown: the id may name a whole document."""
+_MOST_TEXT = 100_000  # Maximum number of characters of the text that is shown: the id may name a whole document.
 _PART = re.compile(r"(.+)#(\d+)\Z", re.DOTALL)
 
 
@@ -45,7 +44,7 @@ async def _login(service: Service, user: str, request: Request) -> Any:
         await asyncio.sleep(WRONG_TOKEN_SECONDS)
         return as_response({"detail": "the token is wrong"}, 401)
     response = as_response({"ok": True})
-    # Behind a proxy that speaks TLS only the origin is https. The guard has compared the origin with the host.
+    # Behind a proxy with TLS, only the origin says https. The guard has compared the origin with the host.
     secure = "https" in (request.url.scheme, request.headers.get("origin", "").partition(":")[0])
     response.set_cookie(COOKIE, access.session, max_age=30 * 86_400, httponly=True, samesite="strict", secure=secure)
     return response

@@ -16,12 +16,9 @@ from typing import Any
 from langgraph_convcoa.errors import ConvCoAError, ThreadBusyError
 from langgraph_convcoa.server.wire import event, to_json
 
-PING_SECONDS = 15.0
-"""Seconds without an event after which a comment is sent, so that proxies keep the connection open."""
-_MOST_BYTES = 8_000_000
-"""Maximum number of bytes of the events of one run. The oldest events are dropped."""
-_KEPT_BYTES, _KEPT_RUNS = 16_000_000, 200
-"""Bytes and number of ended runs that are kept."""
+PING_SECONDS = 15.0  # Seconds without an event after which a comment is sent, so that proxies keep the connection open.
+_MOST_BYTES = 8_000_000  # Maximum number of bytes of the events of one run. The oldest events are dropped.
+_KEPT_BYTES, _KEPT_RUNS = 16_000_000, 200  # Bytes and number of ended runs that are kept.
 _LOGGER = logging.getLogger(__name__)
 
 
@@ -40,8 +37,7 @@ class Run:
         self.status = "pending"
         self.output: dict[str, Any] = {}
         self.task: asyncio.Task[None] | None = None
-        self.begun = asyncio.Event()
-        """Set when the run has its thread's lock, or the lock was refused."""
+        self.begun = asyncio.Event()  # Set when the run has its thread's lock, or the lock was refused.
         self.refused: ThreadBusyError | None = None
         self.ended = False
         self.stopping = False
@@ -102,8 +98,7 @@ class Runs:
     def __init__(self) -> None:
         self.active: dict[str, Run] = {}
         self._ended: OrderedDict[str, tuple[str, Run]] = OrderedDict()
-        self.cut_short = False
-        """True if the end of the server cancelled a run."""
+        self.cut_short = False  # True if the end of the server cancelled a run.
 
     def start(self, key: str, run: Run, work: Callable[[Run], Awaitable[Mapping[str, Any]]]) -> None:
         """Start a run. Its thread must have no other active run."""
@@ -167,7 +162,7 @@ class Runs:
 
 
 def error_json(error: BaseException) -> dict[str, str]:
-    """An error for clients: the text of the library's own errors, and type and place of others, which hold no secret."""
+    """An error for clients. The library's own errors keep their text. Others are shown by type and place: no secrets."""
     if isinstance(error, ConvCoAError):
         return {"error": type(error).__name__, "message": str(error)}
     frames = traceback.extract_tb(error.__traceback__)

@@ -31,13 +31,11 @@ from langgraph_convcoa.server.wire import GRAPH, RunRequest
 from langgraph_convcoa.storage.base import TURN_WAIT_SECONDS, ConversationStore
 from langgraph_convcoa.storage.turns import INTERRUPT, OUTPUT_FIELDS, Turns, before_last, question_of, rounds_of
 
-MOST_RUNS = 200
-"""Maximum number of runs at the same time, over all users. A further run is refused."""
+MOST_RUNS = 200  # Maximum number of runs at the same time, over all users. A further run is refused.
 _TURN_THREADS, _OWN_THREADS = 2 * MOST_RUNS, 16
 """Threads for turns (a synchronous model, action or retriever occupies one while it works), and for the server itself."""
 _LOCK_SECONDS = 5.0
-_REFUSE_SECONDS = 0.5
-"""Seconds that a question waits while another server runs a turn of its thread; then it is refused."""
+_REFUSE_SECONDS = 0.5  # Seconds that a question waits while another server runs a turn of its thread; then it is refused.
 _TITLE_CHARACTERS = 80
 MOST_SEARCHED, _MOST_FOUND, _SEARCH_SECONDS, _MOST_WORDS = 1_000, 50, 3.0, 20
 """A search reads the newest conversations, and ends when it has found enough or takes too long."""

@@ -19,8 +19,7 @@ from langgraph_convcoa.text.clean import clean_value
 
 _ROOT = ("convcoa", "server", "threads")
 _PAGE = 500
-MOST_THREADS = 10_000
-"""Maximum number of threads of one user."""
+MOST_THREADS = 10_000  # Maximum number of threads of one user.
 _MOST_METADATA = 10_000
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._ -]{0,99}")
 

@@ -32,16 +32,11 @@ from langgraph_convcoa.retrieval.documents.worker import Workers
 from langgraph_convcoa.server.collections import Collection
 from langgraph_convcoa.server.runs import error_json
 
-MOST_FILES = 500
-"""Maximum number of files of one upload."""
-MOST_SOURCES = 20_000
-"""Maximum number of files of one collection."""
-MOST_TEXT = 50_000_000
-"""Maximum number of bytes of the text of one file."""
-MOST_TEXTS = 100_000
-"""Maximum number of rows, pages or parts of one file."""
-FILE_SECONDS = 30.0
-"""Processor time for reading one file, whatever its size."""
+MOST_FILES = 500  # Maximum number of files of one upload.
+MOST_SOURCES = 20_000  # Maximum number of files of one collection.
+MOST_TEXT = 50_000_000  # Maximum number of bytes of the text of one file.
+MOST_TEXTS = 100_000  # Maximum number of rows, pages or parts of one file.
+FILE_SECONDS = 30.0  # Processor time for reading one file, whatever its size.
 _LONGEST_NAME, _LONGEST_SUFFIX = 150, 20
 _KEPT_JOBS, _MOST_WAITING, _MOST_SKIPPED = 200, 20, 1_000
 
@@ -91,8 +86,7 @@ class Job:
     began: float = 0.0
     id: str = field(default_factory=lambda: uuid.uuid4().hex)
     stopped: threading.Event = field(default_factory=threading.Event)
-    workers: Workers = field(default_factory=Workers)
-    """Worker process that reads the files."""
+    workers: Workers = field(default_factory=Workers)  # Worker process that reads the files.
 
     @property
     def total(self) -> int:
@@ -269,7 +263,6 @@ def _read(job: Job, name: str, place: Path, size: int) -> Iterator[Document]:
 
     # No upload is named "texts": a file that can be read has an ending.
     spool = Spool(place.with_name("texts"), FILE_SECONDS, MOST_TEXTS, progress)
-
     for document in stream_file(place, spool, job.workers, name=name, max_bytes=MOST_TEXT, told=partial(job.skip, name)):
         if job.stopped.is_set():
             raise CancelledError

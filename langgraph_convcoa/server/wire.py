@@ -14,8 +14,7 @@ from langgraph_convcoa.context import ConvCoAContext
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.text.clean import clean
 
-GRAPH = "convcoa"
-"""The name of the graph, and of the assistant for the first collection."""
+GRAPH = "convcoa"  # The name of the graph, and of the assistant for the first collection.
 MODES = {"values": "values", "messages": "messages", "messages-tuple": "messages", "custom": "custom", "updates": "updates"}
 """Stream modes of a client -> stream modes of the graph. Other modes are ignored."""
 SETTINGS = ("model", "k", "threshold", "language", "recall_answers", "max_sub_questions", "max_corrections", "approve")
@@ -126,7 +125,7 @@ def read_run(body: Mapping[str, Any]) -> RunRequest:
 
 
 def read_input(given: Any) -> dict[str, Any] | None:
-    """The graph's input: a question, or messages of a user and an assistant; None to resume a turn. Else InputError."""
+    """The graph's input: a question or messages, or None to resume a turn. Raises InputError for anything else."""
     if given is None or given == {}:
         return None
     if isinstance(given, Mapping):

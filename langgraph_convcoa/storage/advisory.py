@@ -18,8 +18,7 @@ from langgraph_convcoa.storage.base import CONNECT_SECONDS
 
 _POLL_SECONDS = 0.05
 _BEAT_SECONDS = 1.0
-_LOST_SECONDS = 15.0
-"""If a statement has no answer for this many seconds, the connection counts as lost."""
+_LOST_SECONDS = 15.0  # If a statement has no answer for this many seconds, the connection counts as lost.
 # If a machine vanishes, the server ends its connection after 30 s. By then its program has given up the locks.
 _KEEPALIVE = (
     "SELECT set_config('tcp_keepalives_idle', '10', false), set_config('tcp_keepalives_interval', '5', false),"

@@ -12,14 +12,10 @@ if TYPE_CHECKING:
     from langgraph.checkpoint.base import BaseCheckpointSaver
     from langgraph.store.base import BaseStore
 
-FORMAT = 1
-"""The format of a stored thread. A store or a thread of a later format is refused and not changed."""
-LONGEST_THREAD = 200
-"""Maximum number of characters of a thread's name: an index entry of PostgreSQL holds about 2,700 bytes."""
-CONNECT_SECONDS = 10
-"""Seconds that a database server has to accept a connection."""
-TURN_WAIT_SECONDS = 120.0
-"""Seconds that a turn waits for another program's turn of the same thread."""
+FORMAT = 1  # The format of a stored thread. A store or a thread of a later format is refused and not changed.
+LONGEST_THREAD = 200  # Maximum number of characters of a thread's name: an index entry of PostgreSQL holds about 2,700 bytes.
+CONNECT_SECONDS = 10  # Seconds that a database server has to accept a connection.
+TURN_WAIT_SECONDS = 120.0  # Seconds that a turn waits for another program's turn of the same thread.
 
 
 class ConversationStore:

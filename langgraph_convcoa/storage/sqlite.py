@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from langgraph.store.base import BaseStore
     from langgraph.store.sqlite.aio import AsyncSqliteStore
 
-WAIT_SECONDS = 5.0
-"""Seconds that a write waits for another program's write."""
+WAIT_SECONDS = 5.0  # Seconds that a write waits for another program's write.
 _APPLICATION_ID = 0x434F5448
 _ADVICE = {
     "not a database": "is not an SQLite database: give another file",
@@ -175,7 +174,7 @@ class SqliteStore(ConversationStore):
             return
         with self.errors(), sqlite_connection(self.path, timeout=WAIT_SECONDS, autocommit=True) as connection:
             connection.execute("PRAGMA secure_delete=ON")
-            # Otherwise the copy that VACUUM makes would be a file for a moment.
+            # Otherwise VACUUM would write its copy to a file for a moment.
             connection.execute("PRAGMA temp_store=MEMORY")
             connection.execute("VACUUM")
             (blocked, _, _) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()

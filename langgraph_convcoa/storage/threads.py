@@ -88,6 +88,15 @@ class ThreadSummary:
     time: str  # when the last round was answered (ISO 8601), or ""
     unfinished: str  # the question of an interrupted turn, or ""
 
+    @classmethod
+    def of(cls, thread: str, snapshot: StateSnapshot) -> ThreadSummary:
+        """The summary of a thread's state."""
+        rounds = rounds_of(snapshot.values)
+        questions = [one["original_question"] for one in rounds] or [""]
+        extra: Mapping[str, Any] = (rounds[-1].get("convcoa") or {}) if rounds else {}
+        time = str(extra.get("time") or snapshot.created_at or "")
+        return cls(thread, len(rounds), questions[0], questions[-1], time, unfinished_question(snapshot))
+
 
 class Threads(StoredGraph):
     """The conversations in a store."""
@@ -114,7 +123,7 @@ class Threads(StoredGraph):
             raise StoreError(
                 f"a thread of {self.store.label} is damaged ({type(error).__name__}): the others can be shown by their names"
             ) from error
-        return [_summary(name, await self.turns.snapshot(name)) for name in names]
+        return [ThreadSummary.of(name, await self.turns.snapshot(name)) for name in names]
 
     def show(self, thread: str) -> list[Round]:
         """The rounds of a thread, oldest first."""
@@ -175,19 +184,6 @@ class Threads(StoredGraph):
         if snapshot.created_at is None:
             raise InputError(f"there is no thread {thread!r} in {self.store.label}: see convcoa threads list")
         return snapshot
-
-
-def _summary(thread: str, snapshot: StateSnapshot) -> ThreadSummary:
-    rounds = rounds_of(snapshot.values)
-    extra: Mapping[str, Any] = (rounds[-1].get("convcoa") or {}) if rounds else {}
-    return ThreadSummary(
-        thread=thread,
-        rounds=len(rounds),
-        first_question=rounds[0]["original_question"] if rounds else "",
-        last_question=rounds[-1]["original_question"] if rounds else "",
-        time=str(extra.get("time") or snapshot.created_at or ""),
-        unfinished=unfinished_question(snapshot),
-    )
 
 
 @cache

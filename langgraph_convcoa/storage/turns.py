@@ -24,22 +24,17 @@ if TYPE_CHECKING:
     from langgraph_convcoa.context import ConvCoAContext
     from langgraph_convcoa.memory.knowledge_set import Round
 
-OUTPUT_FIELDS = ("answer", "citations", "unsupported", "chain", "knowledge_set", "usage")
-"""Fields of the graph's output."""
-INTERRUPT = "__interrupt__"
-"""The key of the output under which LangGraph puts interrupts."""
+OUTPUT_FIELDS = ("answer", "citations", "unsupported", "chain", "knowledge_set", "usage")  # Fields of the graph's output.
+INTERRUPT = "__interrupt__"  # The key of the output under which LangGraph puts interrupts.
 SOURCES_KEY = "convcoa_sources"
 """Key in the metadata of every checkpoint: a fingerprint of the documents, tables and web search of the turn."""
 _FORMAT_KEY = "convcoa_format"
-_PARTS = ("channel_values", "channel_versions", "versions_seen")
-"""Parts that LangGraph expects in every checkpoint."""
-_NEXT = "branch:to:"
-"""Prefix of LangGraph's channel for a node that runs next."""
+_PARTS = ("channel_values", "channel_versions", "versions_seen")  # Parts that LangGraph expects in every checkpoint.
+_NEXT = "branch:to:"  # Prefix of LangGraph's channel for a node that runs next.
 _MODES = ("messages", "custom", "values")
 _LOGGER = logging.getLogger(__name__)
 
-See = Callable[[str, Any], None]
-"""A listener. It is called with the stream mode and the part, as LangGraph streams them."""
+See = Callable[[str, Any], None]  # A listener. It is called with the stream mode and the part, as LangGraph streams them.
 
 
 def config_of(thread: str, sources: str = "") -> RunnableConfig:
@@ -156,7 +151,7 @@ def _asked_anew(stored: CheckpointTuple, given: Mapping[str, Any]) -> Mapping[st
 
 
 def _asked_before(stored: CheckpointTuple, given: Mapping[str, Any]) -> tuple[AnyMessage, Sequence[AnyMessage], int | None]:
-    """The message that asks an input's question, the thread's messages, and the place among them of a message of that id."""
+    """The message that asks an input's question, the thread's messages, and the index of the one with the same id."""
     from langchain_core.messages import HumanMessage
 
     messages, kept = given.get("messages") or (), stored.checkpoint["channel_values"].get("messages") or ()
@@ -179,14 +174,9 @@ class Turns:
         context: ConvCoAContext | None = None,
         sources: str = "",
     ) -> None:
-        self.graph = graph
-        self.store = store
-        self._context = context
-        self._sources = sources
-
-    @property
-    def saver(self) -> Any:
-        return self.graph.checkpointer
+        self.graph, self.store = graph, store
+        self.saver: Any = graph.checkpointer
+        self._context, self._sources = context, sources
 
     async def snapshot(self, thread: str) -> StateSnapshot:
         """A thread's state. Raises StoreError if it is damaged, or written by a later release."""
@@ -369,10 +359,8 @@ class Turns:
     ) -> dict[str, Any]:
         output: Mapping[str, Any] = {}
         # LangGraph's types assume one mode. With a list of modes, the items are pairs of mode and part.
-        several: Any = list(modes)
-        stream: Any = self.graph.astream(
-            given, config, context=context or self._context, stream_mode=several, durability="sync"
-        )
+        kinds: Any = list(modes)
+        stream: Any = self.graph.astream(given, config, context=context or self._context, stream_mode=kinds, durability="sync")
         # Closed at once when the turn is cancelled, not at garbage collection.
         async with aclosing(stream) as parts:
             async for mode, part in parts:
