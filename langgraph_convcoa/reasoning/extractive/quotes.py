@@ -18,7 +18,7 @@ from langgraph_convcoa.text.questions import is_name, is_number
 ELLIPSIS = "…"
 POOL = 4
 """Sentences that an answer may quote."""
-MIN_SHARE = 0.03
+MIN_SHARE = 0.02
 """A further sentence must have at least this share of the best one's probability."""
 WHOLE = 35
 """The best sentence stands whole up to this many words."""
