@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from langgraph_convcoa.reasoning.chat_model import ChatModelReasoner as ChatModelReasoner
     from langgraph_convcoa.reasoning.extractive.reasoner import ExtractiveReasoner as ExtractiveReasoner
     from langgraph_convcoa.retrieval.retriever import HopfieldRetriever as HopfieldRetriever
+    from langgraph_convcoa.verification.faith_score import conv_mrfs as conv_mrfs
     from langgraph_convcoa.verification.faith_score import faith_score as faith_score
-    from langgraph_convcoa.verification.mrfs import conv_mrfs as conv_mrfs
 
 _HOMES = {
     "ActionChain": "chain",
@@ -41,7 +41,7 @@ _HOMES = {
     "ToolAction": "actions.tool",
     "WebQuerying": "actions.web.action",
     "build_graph": "graph",
-    "conv_mrfs": "verification.mrfs",
+    "conv_mrfs": "verification.faith_score",
     "faith_score": "verification.faith_score",
 }
 

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from langgraph_convcoa.reasoning.extractive.answer_kind import of_kind
-from langgraph_convcoa.reasoning.extractive.query import Query
+from langgraph_convcoa.reasoning.extractive.query import Query, of_kind
 from langgraph_convcoa.reasoning.extractive.sentence_ranking import Candidate
 from langgraph_convcoa.reasoning.extractive.weights import TOKEN_WEIGHTS
 from langgraph_convcoa.text.citations import check_citations

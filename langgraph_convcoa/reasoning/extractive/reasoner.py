@@ -25,10 +25,9 @@ from langgraph_convcoa.reasoning.base import (
     Reasoner,
     Unsolved,
 )
-from langgraph_convcoa.reasoning.extractive.answer_kind import NEEDED, asks_to_compute
 from langgraph_convcoa.reasoning.extractive.compound import split_question
 from langgraph_convcoa.reasoning.extractive.coverage import NOTHING, Coverage, cover
-from langgraph_convcoa.reasoning.extractive.query import Query, make_query, stands_alone
+from langgraph_convcoa.reasoning.extractive.query import NEEDED, Query, asks_to_compute, make_query, stands_alone
 from langgraph_convcoa.reasoning.extractive.quotes import ELLIPSIS, Quote, choose_quotes, clip
 from langgraph_convcoa.reasoning.extractive.reading import count_words
 from langgraph_convcoa.reasoning.extractive.sentence_ranking import (

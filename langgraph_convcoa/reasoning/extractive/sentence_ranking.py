@@ -13,8 +13,7 @@ import numpy as np
 from langchain_core.documents import Document
 from numpy.typing import NDArray
 
-from langgraph_convcoa.reasoning.extractive.answer_kind import NEEDED, of_kind
-from langgraph_convcoa.reasoning.extractive.query import Query
+from langgraph_convcoa.reasoning.extractive.query import NEEDED, Query, of_kind
 from langgraph_convcoa.reasoning.extractive.reading import ROOT, Token, read_passage, with_roots
 from langgraph_convcoa.reasoning.extractive.weights import SENTENCE_FEATURES, SENTENCE_WEIGHTS, SENTENCE_WEIGHTS_ENCODER
 
