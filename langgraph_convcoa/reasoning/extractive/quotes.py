@@ -23,6 +23,8 @@ WHOLE = 35
 """The best sentence stands whole up to this many words."""
 MIN_STRETCH = 8
 """Words of the shortest clipping."""
+FILL = 10
+"""Words of the shortest beginning of a sentence that is added if words are left."""
 SLACK = 5
 """A clipping that would leave out at most this many words at an end of its sentence includes them."""
 NEARLY = 0.9
@@ -56,6 +58,11 @@ def choose_quotes(ranked: Sequence[Candidate], query: Query, budget: int) -> lis
     priced = (_stretches(worth, price, budget) for price in PRICES)
     chosen = next(stretches for stretches in priced if _cost(stretches) <= budget)
     _lengthen(chosen, pool, budget - _cost(chosen))
+    # The words that are left go to the beginnings of sentences whose best words are too far from their beginnings.
+    for place in (place for place in range(len(pool)) if place not in chosen):
+        size, left = len(pool[place].tokens), budget - _cost(chosen) - 1
+        if left >= min(FILL, size):
+            chosen[place] = 0, min(left, size)
     return [Quote(pool[place].document, _cut(pool[place], *stretch)) for place, stretch in chosen.items()]
 
 

@@ -72,14 +72,14 @@ def rank_sentences(
     idf = {word: weight * math.log(1 + (count + 1) / (frequency[word] + 0.5)) for word, weight in query.weights.items()}
     about = {word: value for word, value in idf.items() if word in query.about}
     known = with_roots(sorted(query.asked))
-    # An evidence graph brings up passages whose scores say little.
-    is_walk = any("graph_path" in document.metadata for document in evidence)
-    best = 0.0 if is_walk else max(map(passage_score, evidence), default=0.0)
+    best = max(map(passage_score, evidence), default=0.0)
     found: dict[str, Candidate] = {}
     for number, (passage, document) in enumerate(zip(passages, evidence, strict=True)):
         share = shares[number] if shares else 1.0
         coverage = _share(about, passage.stems)
-        score = min(max(passage_score(document) / best, 0.0), 1.0) if best > 0 and "score" in document.metadata else 1.0
+        # The score of a passage that the evidence graph raised says little.
+        scored = best > 0 and "score" in document.metadata and "graph_path" not in document.metadata
+        score = max(passage_score(document) / best, 0.0) if scored else 1.0
         window = " ".join(str(document.metadata.get("quote") or "").split())
         for index, part in enumerate(passage.parts):
             if part.text in found:
