@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from langgraph_convcoa.reasoning.chat_model import ChatModelReasoner as ChatModelReasoner
     from langgraph_convcoa.reasoning.extractive.reasoner import ExtractiveReasoner as ExtractiveReasoner
     from langgraph_convcoa.retrieval.retriever import HopfieldRetriever as HopfieldRetriever
+    from langgraph_convcoa.verification.faith_score import conv_mrfs as conv_mrfs
     from langgraph_convcoa.verification.faith_score import faith_score as faith_score
-    from langgraph_convcoa.verification.mrfs import conv_mrfs as conv_mrfs
 
 _HOMES = {
     "ActionChain": "chain",
@@ -44,7 +44,7 @@ _HOMES = {
     "VerifiedAnswers": "agent",
     "WebQuerying": "actions.web.action",
     "build_graph": "graph",
-    "conv_mrfs": "verification.mrfs",
+    "conv_mrfs": "verification.faith_score",
     "convcoa_tool": "agent",
     "faith_score": "verification.faith_score",
 }

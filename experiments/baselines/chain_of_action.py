@@ -12,7 +12,7 @@ from langgraph_convcoa.chain import ActionChain, ActionNode, ChainItem
 from langgraph_convcoa.evaluation.methods.prompting import Asking
 from langgraph_convcoa.evaluation.records import Outcome
 from langgraph_convcoa.reasoning.parsing import parse_chain
-from langgraph_convcoa.verification.mrfs import conv_mrfs
+from langgraph_convcoa.verification.faith_score import conv_mrfs
 
 ACTION = "Knowledge-encoding"
 CHAIN = (

@@ -1,7 +1,6 @@
 """Verification: judges the claims of an answer against the evidence. Also has the papers' faith score and Conv-MRFS."""
 
-from langgraph_convcoa.verification.faith_score import FaithScore, faith_score
-from langgraph_convcoa.verification.mrfs import ConvMRFS, conv_mrfs
+from langgraph_convcoa.verification.faith_score import ConvMRFS, FaithScore, conv_mrfs, faith_score
 from langgraph_convcoa.verification.premise import Evidence
 from langgraph_convcoa.verification.trained import as_verifier
 from langgraph_convcoa.verification.verdicts import Verdict, judge

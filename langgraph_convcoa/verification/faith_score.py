@@ -1,13 +1,17 @@
-"""The faith score of a candidate against one reference (Pan et al. 2024a, section 2.2.2, equation 3 and figure 5)."""
+"""The faith score of a candidate (Pan et al. 2024a, section 2.2.2, figure 5), and Conv-MRFS (Pan et al. 2024b, section 3)."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from langchain_core.documents import Document
+
 from langgraph_convcoa.errors import InputError
+from langgraph_convcoa.text.clean import clean
 from langgraph_convcoa.text.words import content_tokens, words
 
 Items = Literal["content", "tokens"]
@@ -64,7 +68,7 @@ def faith_score(
         >>> (round(s.precision, 3), round(s.recall, 3), round(s.average_word_length, 2), round(s.score, 3))
         (0.857, 0.429, 3.57, 0.586)
     """
-    alpha, beta, gamma = check_weights(weights)
+    alpha, beta, gamma = _check_weights(weights)
     (candidate_items, lengths), (reference_items, _) = _items(candidate, items), _items(reference, items)
     if not candidate_items or not reference_items:
         return FaithScore(0.0, 0.0, 0.0, 0.0)
@@ -74,16 +78,71 @@ def faith_score(
         common = (Counter(candidate_items) & Counter(reference_items)).total()
     precision, recall = common / len(candidate_items), common / len(reference_items)
     length = lengths / len(candidate_items)
-    score = alpha * precision + beta * recall + gamma * scaled_word_length(length)
+    score = alpha * precision + beta * recall + gamma * min(length / LETTERS_OF_A_LONG_WORD, 1.0)
     return FaithScore(precision, recall, length, min(score, 1.0))
 
 
-def scaled_word_length(letters: float) -> float:
-    """Average word length as it enters a score: in [0, 1]."""
-    return min(letters / LETTERS_OF_A_LONG_WORD, 1.0)
+@dataclass(frozen=True)
+class ConvMRFS:
+    """The best faith score of a candidate.
+
+    Attributes:
+        score: In [0, 1].
+        faithful: Whether the score is above the threshold.
+        reference: Index of the best reference, or None. Answers of the history are numbered after the references.
+        quote: The text of that reference.
+        threshold: T.
+    """
+
+    score: float
+    faithful: bool
+    reference: int | None
+    quote: str
+    threshold: float
 
 
-def check_weights(weights: tuple[float, float, float]) -> Weights:
+def conv_mrfs(
+    candidate: str,
+    references: Sequence[str | Document],
+    *,
+    history: Sequence[tuple[str, str]] = (),
+    weights: tuple[float, float, float] = PAPER_WEIGHTS,
+    threshold: float = PAPER_THRESHOLD,
+    items: Items = "tokens",
+) -> ConvMRFS:
+    """Score a candidate against every piece of evidence and every earlier answer; the best score counts.
+
+    It compares words, as the papers do. A graph verifies with a model that reads the sentence (`build_graph(verifier=...)`).
+
+    Args:
+        candidate: A guess or an answer.
+        references: Evidence, as texts or documents.
+        history: Earlier pairs of question and answer; the answers count as references.
+        weights: alpha, beta, gamma of `faith_score`.
+        threshold: T of the paper by default.
+        items: "tokens" compares every word, as the paper does; "content" stemmed content words.
+
+    Raises:
+        InputError: The weights are not at least 0 with sum 1, or `items` is unknown.
+
+    Example:
+        >>> evidence = ["Hopfield described the network in 1982.", "Kohonen wrote about associative memory in 1977."]
+        >>> found = conv_mrfs("Hopfield described the network", evidence)
+        >>> found.reference, found.faithful, round(found.score, 2)
+        (0, True, 0.8)
+    """
+    _check_weights(weights)
+    texts = [clean(one if isinstance(one, str) else one.page_content) for one in references]
+    texts += [clean(answer) for _, answer in history]
+    best, score = None, 0.0
+    for n, text in enumerate(texts):
+        found = faith_score(clean(candidate), text, weights=weights, items=items).score
+        if found > score:
+            best, score = n, found
+    return ConvMRFS(score, score > threshold, best, "" if best is None else texts[best], threshold)
+
+
+def _check_weights(weights: tuple[float, float, float]) -> Weights:
     """Return the weights. Raises InputError if they are not three finite numbers of at least 0 that sum to 1."""
     if len(weights) != 3 or not all(math.isfinite(w) and w >= 0 for w in weights) or abs(sum(weights) - 1) > 1e-6:
         raise InputError(

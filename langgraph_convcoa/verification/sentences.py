@@ -27,8 +27,7 @@ _CELLS = re.compile(r"[|\n]|:?-{2,}:?")
 
 _EVIDENCE = (
     r"(?:passages?|documents?|documentation|evidence|sources?|excerpts?|texts?|context|information|materials?|articles?|"
-    r"pages?|"
-    r"search results?|results|references|data|snippets?|knowledge base|conversation|records?|contents?)"
+    r"pages?|search results?|results|references|data|snippets?|knowledge base|conversation|records?|contents?)"
 )
 _GIVEN = (
     r"(?:(?:provided|given|available|retrieved|supplied|above|current|present|numbered|relevant|cited|other|same|"
@@ -71,8 +70,7 @@ _SILENT = [
 _SILENCE = re.compile(rf"^(?:{'|'.join(f'(?:{form})' for form in _SILENT)})", re.IGNORECASE)
 _OPENER = re.compile(
     r"^(?:(?:yes|no|well|sure|certainly|of course|unfortunately|however|but|though|still|also|and|so|additionally|sorry|"
-    r"okay|ok|"
-    r"i'm sorry|i am sorry|apologies|i apologize|i'm afraid|as for [^,]{1,60}|in addition|beyond (?:this|that))"
+    r"okay|ok|i'm sorry|i am sorry|apologies|i apologize|i'm afraid|as for [^,]{1,60}|in addition|beyond (?:this|that))"
     # "No branch was closed" is a claim: a comma, a dash, a stop or "but" follows an opener.
     r"(?:,|\s+[-–—]|\s+but|[!.:;])\s+(?:but\s+|that\s+)?)+",
     re.IGNORECASE,
@@ -88,8 +86,7 @@ _FRAME = re.compile(
 )
 _CONTRAST = re.compile(
     r"\s*(?:[;—–]|\s-\s|,?\s*\b(?:but|however|though|although|while|whereas|yet|only that|except that|other than that|"
-    r"apart from)\b)"
-    r"\s*,?\s*",
+    r"apart from)\b)\s*,?\s*",
     re.IGNORECASE,
 )
 _LEADING_CONTRAST = re.compile(r"^(?:although|though|while|even though|whereas)\s+([^,]+),\s+(.+)$", re.IGNORECASE | re.DOTALL)
@@ -100,11 +97,9 @@ _PLEASANTRY = re.compile(
     r"|you're welcome|you are welcome|welcome|sure(?: thing)?|certainly|of course|absolutely|no problem|my pleasure|"
     r"glad to help|"
     r"happy to help|i'm sorry|i am sorry|sorry|my apologies|i apologi[sz]e|i hope (?:this|that) helps|good luck|yes|no|"
-    r"okay|ok|"
-    r"i understand|i see|that's right|here you go|you too|have a (?:nice|great|good) \w+|take care|goodbye|bye)"
+    r"okay|ok|i understand|i see|that's right|here you go|you too|have a (?:nice|great|good) \w+|take care|goodbye|bye)"
     r"(?:\s+(?:there|again|for (?:asking|your (?:question|interest|patience|understanding)|the (?:question|confusion)|"
-    r"any confusion|"
-    r"that)|to hear that))?\W*$",
+    r"any confusion|that)|to hear that))?\W*$",
     re.IGNORECASE,
 )
 _OFFER = re.compile(

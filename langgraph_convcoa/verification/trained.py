@@ -8,7 +8,7 @@ import threading
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from importlib.resources import as_file, files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -68,7 +68,7 @@ class TrainedVerifier:
         return f"TrainedVerifier({self.name!r})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _trained, (str(self.path), self._given)
+        return partial(TrainedVerifier, str(self.path), threshold=self._given), ()
 
     @property
     def threshold(self) -> float:
@@ -307,7 +307,3 @@ def _trainable(bert: Bert) -> dict[str, Array]:
 def _default() -> DefaultVerifier:
     """The one default verifier of a process: its weights take 100 MB, and graphs are built often."""
     return DefaultVerifier()
-
-
-def _trained(path: str, threshold: float | None) -> TrainedVerifier:
-    return TrainedVerifier(path, threshold=threshold)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -89,7 +90,7 @@ class CrossEncoderVerifier:
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A copy loads the model again when it needs it.
-        return _cross_encoder, (self.name, self.threshold, self.device)
+        return partial(CrossEncoderVerifier, self.name, threshold=self.threshold, device=self.device), ()
 
     def support(self, claims: Sequence[str], premises: Sequence[str]) -> list[float]:
         pairs = [(premise[:_LONGEST], claim[:_LONGEST]) for claim, premise in zip(claims, premises, strict=True)]
@@ -137,7 +138,3 @@ class CrossEncoderVerifier:
             self._label = None if count == 1 else self._label
             self._model = model
         return self._model
-
-
-def _cross_encoder(name: str, threshold: float, device: str | None) -> CrossEncoderVerifier:
-    return CrossEncoderVerifier(name, threshold=threshold, device=device)

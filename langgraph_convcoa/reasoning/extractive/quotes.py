@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from langgraph_convcoa.reasoning.extractive.answer_kind import of_kind
-from langgraph_convcoa.reasoning.extractive.query import Query
+from langgraph_convcoa.reasoning.extractive.query import Query, of_kind
 from langgraph_convcoa.reasoning.extractive.sentence_ranking import Candidate
 from langgraph_convcoa.reasoning.extractive.weights import TOKEN_WEIGHTS
 from langgraph_convcoa.text.citations import check_citations
@@ -18,12 +17,14 @@ from langgraph_convcoa.text.questions import is_name, is_number
 ELLIPSIS = "…"
 POOL = 4
 """Sentences that an answer may quote."""
-MIN_SHARE = 0.03
+MIN_SHARE = 0.02
 """A further sentence must have at least this share of the best one's probability."""
 WHOLE = 35
 """The best sentence stands whole up to this many words."""
 MIN_STRETCH = 8
 """Words of the shortest clipping."""
+FILL = 10
+"""Words of the shortest beginning of a sentence that is added if words are left."""
 SLACK = 5
 """A clipping that would leave out at most this many words at an end of its sentence includes them."""
 NEARLY = 0.9
@@ -57,6 +58,11 @@ def choose_quotes(ranked: Sequence[Candidate], query: Query, budget: int) -> lis
     priced = (_stretches(worth, price, budget) for price in PRICES)
     chosen = next(stretches for stretches in priced if _cost(stretches) <= budget)
     _lengthen(chosen, pool, budget - _cost(chosen))
+    # The words that are left go to the beginnings of sentences whose best words are too far from their beginnings.
+    for place in (place for place in range(len(pool)) if place not in chosen):
+        size, left = len(pool[place].tokens), budget - _cost(chosen) - 1
+        if left >= min(FILL, size):
+            chosen[place] = 0, min(left, size)
     return [Quote(pool[place].document, _cut(pool[place], *stretch)) for place, stretch in chosen.items()]
 
 

@@ -25,10 +25,9 @@ from langgraph_convcoa.reasoning.base import (
     Reasoner,
     Unsolved,
 )
-from langgraph_convcoa.reasoning.extractive.answer_kind import NEEDED, asks_to_compute
 from langgraph_convcoa.reasoning.extractive.compound import split_question
-from langgraph_convcoa.reasoning.extractive.coverage import NOTHING, cover
-from langgraph_convcoa.reasoning.extractive.query import Query, make_query, stands_alone
+from langgraph_convcoa.reasoning.extractive.coverage import NOTHING, Coverage, cover
+from langgraph_convcoa.reasoning.extractive.query import NEEDED, Query, asks_to_compute, make_query, stands_alone
 from langgraph_convcoa.reasoning.extractive.quotes import ELLIPSIS, Quote, choose_quotes, clip
 from langgraph_convcoa.reasoning.extractive.reading import count_words
 from langgraph_convcoa.reasoning.extractive.sentence_ranking import (
@@ -217,23 +216,23 @@ class ExtractiveReasoner(Reasoner):
     def _ranked(self, question: str, history: History, evidence: Sequence[Document]) -> _Ranking:
         """Rank the sentences of the evidence, and choose those that answer the question, or say why none does."""
         query = make_query(question, history)
-        sentences = rank_sentences(query, evidence, self.encoder)
+        coverage = cover(question, evidence, history, query.leans)
+        sentences = rank_sentences(query, evidence, self.encoder, coverage.shares)
         answers: list[Candidate] = []
         reason = "no evidence was found"
         if evidence:
-            answers, reason = self._answers(question, query, history, evidence, sentences)
+            answers, reason = self._answers(question, query, coverage, evidence, sentences)
         return _Ranking(query, evidence, sentences, answers, reason)
 
     def _answers(
         self,
         question: str,
         query: Query,
-        history: History,
+        coverage: Coverage,
         evidence: Sequence[Document],
         sentences: Sequence[Candidate],
     ) -> tuple[list[Candidate], str]:
         """The candidates whose passages hold what the question names, best first; or [] and the reason."""
-        coverage = cover(question, evidence, history, query.leans)
         if coverage.missing:
             return [], coverage.missing
         found = [c for c in sentences if coverage.may_answer(c.document)]
@@ -250,8 +249,7 @@ class ExtractiveReasoner(Reasoner):
         if first is None:
             return [], f"no sentence about this holds a {NEEDED[query.kind]}"
         # Only the first sentence must hold the name, time or number.
-        ranked = [first, *(c for c in found if c is not first and c.probability <= first.probability)]
-        return [replace(c, share=coverage.shares[c.document]) for c in ranked], ""
+        return [first, *(c for c in found if c is not first and c.probability <= first.probability)], ""
 
 
 @dataclass(frozen=True)

@@ -13,28 +13,23 @@ import numpy as np
 from langchain_core.documents import Document
 from numpy.typing import NDArray
 
-from langgraph_convcoa.reasoning.extractive.answer_kind import NEEDED, of_kind
-from langgraph_convcoa.reasoning.extractive.query import Query
+from langgraph_convcoa.reasoning.extractive.query import NEEDED, Query, of_kind
 from langgraph_convcoa.reasoning.extractive.reading import ROOT, Token, read_passage, with_roots
 from langgraph_convcoa.reasoning.extractive.weights import SENTENCE_FEATURES, SENTENCE_WEIGHTS, SENTENCE_WEIGHTS_ENCODER
 
 ENCODED = 8
 """Number of sentences that are encoded: those that match best by their words."""
-# The weights below are set by hand: SQuAD has no conversations, and small collections have few passages about one thing.
+# These two weights are set by hand, because SQuAD has no conversations.
 LEANING_TYPE_WEIGHT = 2.0
 """Cost of lacking a word of the wanted kind, for a question that depends on the conversation."""
 REPEATED_WEIGHT = 1.5
 """Cost of a sentence that the previous answer contains, for a question that depends on the conversation."""
-LACKING_WEIGHT = 1.5
-"""Cost for the question's words that a sentence and its surroundings lack, if another sentence has them all (`COMPLETE`)."""
-UNFIT_WEIGHT = 1.0
-"""Cost of lacking the name, time or number that is asked for."""
 COMPLETE = 0.99
+"""A sentence with this share of the question's words counts as holding all of them."""
 SHORT = 3
 """Words of a short question."""
 CLOSE, CLOSE_TO_NAME, NEAR_ENOUGH = 0.6, 0.48, 0.3
 """Lowest cosine for a sentence that lacks words of the question: a short one, a short one with a name, a longer one."""
-_NEAR = SENTENCE_FEATURES.index("question words in the sentence and its neighbours")
 _TYPE = SENTENCE_FEATURES.index("a word of the wanted type")
 
 
@@ -54,7 +49,7 @@ class Candidate:
     text: str
     tokens: tuple[Token, ...]
     coverage: float  # share of the question's words that its passage holds
-    probability: float = 0.0  # that it holds the answer
+    probability: float = 0.0  # that it holds the answer, if one of the ranked sentences does
     features: tuple[float, ...] = ()
     share: float = 1.0  # share of the names and other terms of the question that its passage holds
     question: str = ""  # the question that it stands under
@@ -63,10 +58,13 @@ class Candidate:
     similarity: float = 1.0  # of its meaning to the question; 1 without an encoder
 
 
-def rank_sentences(query: Query, evidence: Sequence[Document], encoder: SentenceEncoder | None = None) -> list[Candidate]:
+def rank_sentences(
+    query: Query, evidence: Sequence[Document], encoder: SentenceEncoder | None = None, shares: Sequence[float] = ()
+) -> list[Candidate]:
     """Rank the sentences of the evidence, the one most likely to hold the answer first. Equal texts appear once.
 
     The evidence is given best first. An encoder compares the meaning of the `ENCODED` best sentences; only these are returned.
+    `shares`: share of the question's names and other terms that each passage holds; 1 if not given.
     """
     passages = [read_passage(document) for document in evidence]
     frequency = Counter(stem for passage in passages for part in passage.parts for stem in part.stems)
@@ -74,8 +72,15 @@ def rank_sentences(query: Query, evidence: Sequence[Document], encoder: Sentence
     idf = {word: weight * math.log(1 + (count + 1) / (frequency[word] + 0.5)) for word, weight in query.weights.items()}
     about = {word: value for word, value in idf.items() if word in query.about}
     known = with_roots(sorted(query.asked))
+    best = max(map(passage_score, evidence), default=0.0)
     found: dict[str, Candidate] = {}
-    for number, passage in enumerate(passages):
+    for number, (passage, document) in enumerate(zip(passages, evidence, strict=True)):
+        share = shares[number] if shares else 1.0
+        coverage = _share(about, passage.stems)
+        # The score of a passage that the evidence graph raised says little.
+        scored = best > 0 and "score" in document.metadata and "graph_path" not in document.metadata
+        score = max(passage_score(document) / best, 0.0) if scored else 1.0
+        window = " ".join(str(document.metadata.get("quote") or "").split())
         for index, part in enumerate(passage.parts):
             if part.text in found:
                 continue
@@ -85,27 +90,31 @@ def rank_sentences(query: Query, evidence: Sequence[Document], encoder: Sentence
             said = near | (query.names & passage.stems)
             held = sum(word in said or f"{word[:ROOT]}-" in said for word in query.asked) / max(1, len(query.asked))
             wanted = query.kind != "thing" and any(of_kind(query.kind, part.tokens, known))
+            fits = wanted or query.kind not in NEEDED or bool(part.question and held >= COMPLETE)
             features = (
                 _share(idf, stems),
                 _share(idf, near),
-                _share(idf, passage.stems),
                 _adjacent(query, part.tokens),
                 _part(query.names, stems),
-                _part(query.names, passage.stems),
                 float(wanted),
-                float(number == 0),
                 1.0 / (1 + number),
-                math.log(1 + len(part.tokens)),
+                score,
+                float(part.text in window),
+                coverage,
+                held,
+                float(not fits),
+                share,
             )
             found[part.text] = Candidate(
                 number,
                 part.text,
                 part.tokens,
-                coverage=_share(about, passage.stems),
+                coverage=coverage,
                 features=features,
+                share=share,
                 question=part.question,
                 held=held,
-                fits=wanted or query.kind not in NEEDED or bool(part.question and held >= COMPLETE),
+                fits=fits,
             )
     return _scored(query, list(found.values()), encoder)
 
@@ -127,28 +136,26 @@ def is_about(query: Query, candidate: Candidate) -> bool:
 def _scored(query: Query, found: list[Candidate], encoder: SentenceEncoder | None) -> list[Candidate]:
     if not found:
         return []
-    plain = np.array([candidate.features for candidate in found])
-    table = np.column_stack((plain, plain[:, 0] - plain[:, 0].max(), np.zeros((len(found), 2)), np.ones(len(found))))
-    complete = plain[:, _NEAR].max() >= COMPLETE
-    typed = LACKING_WEIGHT * complete * (plain[:, _NEAR] - plain[:, _NEAR].max())
-    typed = typed - UNFIT_WEIGHT * np.array([not candidate.fits for candidate in found])
+    table = np.array([(*candidate.features, 0.0) for candidate in found])
+    wanted = table[:, _TYPE]
+    by_hand = np.zeros(len(found))
     if query.leans:
         # The few words of "When was it?" say little about the sentence. The wanted kind of word says more.
-        typed += LEANING_TYPE_WEIGHT * (plain[:, _TYPE] - plain[:, _TYPE].max())
+        by_hand += LEANING_TYPE_WEIGHT * wanted
         # What was just said answers a new question only if it holds the wanted kind of word ("Who wrote it?", "When was it?").
-        typed -= REPEATED_WEIGHT * np.array(
-            [fit == 0 and c.text.rstrip(".") in query.said for c, fit in zip(found, plain[:, _TYPE], strict=True)]
+        by_hand -= REPEATED_WEIGHT * np.array(
+            [fit == 0 and c.text.rstrip(".") in query.said for c, fit in zip(found, wanted, strict=True)]
         )
-    logits = table @ SENTENCE_WEIGHTS + typed
+    logits = table @ SENTENCE_WEIGHTS + by_hand
     similarity = np.ones(len(found))
     if encoder is not None:
         best = np.sort(np.argsort(-logits, kind="stable")[:ENCODED])
         found, table = [found[i] for i in best], table[best]
         vectors = np.asarray(encoder.encode_passages([f"{c.question} {c.text}".strip()[:1_000] for c in found]))
-        similarity = vectors @ _state(query, encoder)
-        table[:, -3], table[:, -2] = similarity, similarity - similarity.max()
-        logits = table @ SENTENCE_WEIGHTS_ENCODER + typed[best]
-    probabilities = 1 / (1 + np.exp(-logits))
+        similarity = table[:, -1] = vectors @ _state(query, encoder)
+        logits = table @ SENTENCE_WEIGHTS_ENCODER + by_hand[best]
+    probabilities = np.exp(logits - logits.max())
+    probabilities /= probabilities.sum()
     return [
         replace(found[i], probability=float(probabilities[i]), similarity=float(similarity[i]))
         for i in np.argsort(-probabilities, kind="stable")

@@ -1,7 +1,8 @@
-"""Weights of the sentence ranking and of the quotes, by logistic regression on questions of SQuAD 2.0's training part.
+"""Weights of the sentence ranking and of the quotes, fitted on questions of SQuAD 2.0's training part.
 
-The positive sentences hold the answer, in the gold passage; the others are the rest of ten passages retrieved from the whole
-corpus. The positive words are the words of the answer in these sentences. No question of the dev part was used.
+The sentences are those of ten passages retrieved from the whole corpus. Those that hold the answer in the gold passage are
+right; the loss is the negative log of their share of a softmax over all sentences. The weights of words are fitted by logistic
+regression: right are the words of the answer in these sentences. No question of the dev part was used.
 """
 
 from __future__ import annotations
@@ -15,20 +16,19 @@ Weights = NDArray[np.float64]
 
 _SENTENCE = {
     # feature: (words alone, with an encoder)
-    "question words in the sentence": (0.57, 0.88),
-    "question words in the sentence and its neighbours": (1.38, 0.78),
-    "question words in the passage and its title": (0.21, -0.03),
-    "adjacent question words adjacent in the sentence": (1.87, 1.31),
-    "names of the question in the sentence": (-0.37, -1.38),
-    "names of the question in the passage and its title": (1.27, 1.49),
-    "a word of the wanted type": (0.31, 0.2),
-    "first passage": (-0.48, 0.18),
-    "rank of the passage": (3.94, 2.22),
-    "log of the length": (0.0, 0.26),
-    "question words in the sentence, less the best sentence's": (4.72, 3.43),
-    "similarity": (0.0, 2.8),
-    "similarity, less the best sentence's": (0.0, 5.99),
-    "constant": (-6.1, -6.1),
+    "question words in the sentence": (5.45, 4.22),
+    "question words in the sentence and its neighbours": (1.25, 1.31),
+    "adjacent question words adjacent in the sentence": (1.07, 0.86),
+    "names of the question in the sentence": (-0.08, -0.61),
+    "a word of the wanted type": (1.18, 1.31),
+    "rank of the passage": (1.84, 1.14),
+    "score of the passage, as a share of the best one": (2.24, 1.56),
+    "in the best window of the passage": (0.88, 0.52),
+    "question words in the passage and its title": (1.24, 1.49),
+    "question words, not weighted, in the sentence, its neighbours or title": (2.14, 1.8),
+    "lacks the name, time or number that is asked for": (-1.21, -0.78),
+    "terms of the question in the passage": (2.55, 2.34),
+    "similarity": (0.0, 4.47),
 }
 SENTENCE_FEATURES = tuple(_SENTENCE)
 SENTENCE_WEIGHTS: Weights = np.array([words for words, _ in _SENTENCE.values()])

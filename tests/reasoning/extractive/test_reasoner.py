@@ -346,9 +346,11 @@ def test_a_close_meaning_makes_up_for_words_that_the_passage_lacks() -> None:
 def test_a_refusal_ranks_its_evidence_once(monkeypatch: pytest.MonkeyPatch) -> None:
     ranked: list[str] = []
 
-    def count(query: Query, evidence: Sequence[Document], encoder: SentenceEncoder | None = None) -> list[Candidate]:
+    def count(
+        query: Query, evidence: Sequence[Document], encoder: SentenceEncoder | None, shares: Sequence[float]
+    ) -> list[Candidate]:
         ranked.append(query.texts[0][0])
-        return rank_sentences(query, evidence, encoder)
+        return rank_sentences(query, evidence, encoder, shares)
 
     monkeypatch.setattr("langgraph_convcoa.reasoning.extractive.reasoner.rank_sentences", count)
     question, evidence = "Who is the landlord of the workshop?", [Document("The workshop has a landlord nearby.", id="a")]
@@ -450,6 +452,8 @@ def test_a_further_sentence_keeps_its_subject() -> None:
         text = answer(question, [item(question, evidence=[document])], [document], words=40)
         assert text.startswith(f"{best} [1].")
         assert "[1]. …" not in text
+        # The words that are left go to its beginning.
+        assert "[1]. The " in text
         assert ("Ada Byron" in text) == (subject in text)
         assert len(text.split()) <= 40
 
