@@ -16,10 +16,9 @@ import threading
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import asdict, astuple, dataclass
 from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import httpx
 from cachetools import LRUCache
@@ -83,8 +82,7 @@ _FOLLOWING = 2
 _LONGEST = 20_000
 
 
-@dataclass(frozen=True)
-class Page:
+class Page(NamedTuple):
     """A page: its address after redirects, title, text, and date of publication (YYYY-MM-DD) or ""."""
 
     url: str
@@ -203,7 +201,7 @@ class PageReader:
         limits = self.fetcher.limits
         try:
             raw = await self.fetcher.fetch(client, url)
-            asked = (*astuple(raw), limits.characters, limits.pdf_pages)
+            asked = (*raw, limits.characters, limits.pdf_pages)
             async with self.fetcher.places("text", _READERS), asyncio.timeout(limits.seconds):
                 seconds = min(limits.seconds, self._extraction)
                 page: dict[str, str] = await asyncio.to_thread(self.workers.call, read_page, *asked, seconds=seconds)
@@ -243,7 +241,7 @@ def read_page(url: str, content_type: str, charset: str, body: bytes, characters
     if not text.strip():
         raise PageError("the page holds no text")
     title = without_instructions(flat(visible(title))[:_TITLE_CHARACTERS])
-    return asdict(Page(url, title, text, plausible_date(published)))
+    return Page(url, title, text, plausible_date(published))._asdict()
 
 
 def plausible_date(value: Any) -> str:
