@@ -31,14 +31,10 @@ class KnowledgeRetrievalSettings(BaseModel):
 
     k: int | None = Field(default=None, ge=1, le=100, description="Passages a sub-question; the turn's k when left empty.")
     use_history: bool | None = Field(
-        default=None,
-        description="Search with the conversation's state. By default for the user's own question, and for sub-questions that "
-        "are not self-contained.",
+        default=None, description="Search with the conversation's state; by default unless a sub-question is self-contained."
     )
     graph: bool | None = Field(
-        default=None,
-        description="Follow names from passage to passage, for questions that no single passage answers; by default as the "
-        "retriever is set.",
+        default=None, description="Follow names from passage to passage; by default as the retriever is set."
     )
 
 

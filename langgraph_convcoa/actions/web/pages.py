@@ -1,7 +1,4 @@
-"""Pages as text: fetched, extracted in worker processes, kept in a cache.
-
-The text is a page's main text, without hidden characters and without sentences that instruct a model.
-"""
+"""Pages as text without hidden characters and instructions to a model: extracted in worker processes, kept in a cache."""
 
 from __future__ import annotations
 
@@ -169,10 +166,7 @@ def _digest(key: str, expires: float, value: str) -> str:
 
 
 class PageReader:
-    """Reads pages and keeps them for `kept` seconds; a worker that extracts for more than `extraction` seconds is killed.
-
-    `cache` is the file that keeps the pages; None for memory.
-    """
+    """Reads pages and keeps them in `cache` for `kept` seconds. A worker is killed after `extraction` seconds."""
 
     def __init__(self, fetcher: Fetcher, cache: str | Path | None, *, kept: float, extraction: float) -> None:
         self.fetcher = fetcher

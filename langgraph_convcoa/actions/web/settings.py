@@ -14,5 +14,5 @@ class WebQueryingSettings(BaseModel):
     results: int | None = Field(default=None, ge=1, le=100, description="Results of a search; the action's when left empty.")
     pages: int | None = Field(default=None, ge=1, le=100, description="Most pages read; the action's when left empty.")
     read_pages_first: bool | None = Field(
-        default=None, description="Read pages at once, not only if titles and snippets support nothing."
+        default=None, description="Read pages at once, not only if snippets support nothing."
     )
