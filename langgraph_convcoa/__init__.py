@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from langgraph_convcoa.actions.base import ActionRequest as ActionRequest
     from langgraph_convcoa.actions.knowledge import KnowledgeRetrieval as KnowledgeRetrieval
-    from langgraph_convcoa.actions.overview.action import Overview as Overview
+    from langgraph_convcoa.actions.overview import Overview as Overview
     from langgraph_convcoa.actions.tables.action import DataAnalysis as DataAnalysis
     from langgraph_convcoa.actions.tool import ToolAction as ToolAction
     from langgraph_convcoa.actions.web.action import WebQuerying as WebQuerying
@@ -39,7 +39,7 @@ _HOMES = {
     "ExtractiveReasoner": "reasoning.extractive.reasoner",
     "HopfieldRetriever": "retrieval.retriever",
     "KnowledgeRetrieval": "actions.knowledge",
-    "Overview": "actions.overview.action",
+    "Overview": "actions.overview",
     "ToolAction": "actions.tool",
     "VerifiedAnswers": "agent",
     "WebQuerying": "actions.web.action",

@@ -7,13 +7,12 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
+
+from langchain_core.documents import Document
+from pydantic import BaseModel
 
 from langgraph_convcoa.errors import InputError
-
-if TYPE_CHECKING:
-    from langchain_core.documents import Document
-    from pydantic import BaseModel
 
 
 class ActionInputError(InputError):

@@ -12,7 +12,6 @@ from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import Runnable, RunnableSequence
 from langchain_core.runnables.base import RunnableBindingBase
-from langchain_core.vectorstores import VectorStore
 from pydantic import BaseModel, ConfigDict, Field
 
 from langgraph_convcoa.actions.base import ActionRequest, BaseAction
@@ -32,14 +31,10 @@ class KnowledgeRetrievalSettings(BaseModel):
 
     k: int | None = Field(default=None, ge=1, le=100, description="Passages a sub-question; the turn's k when left empty.")
     use_history: bool | None = Field(
-        default=None,
-        description="Search with the conversation's state. By default for the user's own question, and for sub-questions that "
-        "are not self-contained.",
+        default=None, description="Search with the conversation's state; by default unless a sub-question is self-contained."
     )
     graph: bool | None = Field(
-        default=None,
-        description="Follow names from passage to passage, for questions that no single passage answers; by default as the "
-        "retriever is set.",
+        default=None, description="Follow names from passage to passage; by default as the retriever is set."
     )
 
 
@@ -80,7 +75,11 @@ class KnowledgeRetrieval(BaseAction):
         description: str = "searches the user's own documents; takes a description of the information that is needed",
     ) -> None:
         if not isinstance(retriever, Runnable):
-            raise InputError(_refusal(retriever))
+            raise InputError(
+                "the retriever must be a LangChain retriever or another Runnable from a question to documents, not "
+                f"{type(retriever).__name__}: give store.as_retriever() or HopfieldRetriever.from_vectorstore(store) for a "
+                "vector store, and langchain_core.runnables.RunnableLambda(function) for a function"
+            )
         self.retriever = retriever
         self.name = name
         self.description = description
@@ -150,13 +149,3 @@ def _options(retriever: object) -> set[str]:
         return set()
     search = retriever._get_relevant_documents if _only_plain(retriever) else retriever._aget_relevant_documents
     return {"k", "history", "neighbours", "graph"} & set(inspect.signature(search).parameters)
-
-
-def _refusal(retriever: object) -> str:
-    kind = type(retriever).__name__
-    if isinstance(retriever, VectorStore):
-        how = "store.as_retriever(), or HopfieldRetriever.from_vectorstore(store)"
-        return f"a vector store ({kind}) is no retriever: give {how}"
-    if callable(retriever):
-        return f"a {kind} is no retriever: wrap it, langchain_core.runnables.RunnableLambda(function)"
-    return f"the retriever must be a LangChain retriever or another Runnable from a question to documents, not {kind}"

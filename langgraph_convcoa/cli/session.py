@@ -143,7 +143,7 @@ class Basis:
         actions = [*self.tables]
         # An engine does not list its documents.
         if retriever is not None and retriever.corpus.complete:
-            from langgraph_convcoa.actions.overview.action import Overview
+            from langgraph_convcoa.actions.overview import Overview
 
             actions.append(Overview(retriever))
         if self.search is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
 
@@ -17,8 +17,7 @@ _REMEMBERED_PAIRS = 20
 _REMEMBERED_CHARACTERS = 2_000
 
 
-@dataclass(frozen=True)
-class Asked:
+class Asked(NamedTuple):
     """The question of a turn, the id of its message (a new id if it has none), and the earlier pairs, oldest first.
 
     `removals` are the messages of abandoned turns to take out, in the form that the messages reducer reads.
@@ -53,8 +52,8 @@ def read_conversation(question: str | None, messages: Sequence[AnyMessage], aban
             else:
                 pending.append(message)
         elif isinstance(message, AIMessage) and pending and message.text:
-            answered = " ".join(m.text.strip() for m in pending)
-            history.append((answered[:_REMEMBERED_CHARACTERS], message.text[:_REMEMBERED_CHARACTERS]))
+            pair = (" ".join(m.text.strip() for m in pending), message.text)
+            history.append((clean(pair[0][:_REMEMBERED_CHARACTERS]), clean(pair[1][:_REMEMBERED_CHARACTERS])))
             pending = []
     message_id = str(uuid.uuid4())
     if question is None:
@@ -69,5 +68,4 @@ def read_conversation(question: str | None, messages: Sequence[AnyMessage], aban
         raise InputError(
             f"the question has {len(question):,} characters, {LONGEST_QUESTION:,} at most: put long texts into the documents"
         )
-    history = [(clean(asked), clean(answered)) for asked, answered in history]
     return Asked(clean(question).strip(), message_id, history[-_REMEMBERED_PAIRS:], removals)

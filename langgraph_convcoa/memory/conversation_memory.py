@@ -11,8 +11,7 @@ import threading
 import zlib
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import cast
+from typing import NamedTuple, cast
 
 import numpy as np
 from cachetools import LRUCache
@@ -30,8 +29,7 @@ RECENT, RELEVANT = 3, 5
 _PAIRS, _RECENT_PAIRS = 10, 6
 _ABOUT = 0.6
 """Minimum relevance (cosine plus share of words) of a round on the question's topic."""
-_CONVERSATIONS = 64
-_LONGEST = 2_000
+_CONVERSATIONS, _LONGEST = 64, 2_000
 _CONTEXT = 0.5
 """Weight of the previous triple's pattern in the next one: "And in 2019?" says little by itself."""
 _WORD_CONTEXT = 0.7
@@ -94,8 +92,7 @@ def unit(rows: Vectors) -> Vectors:
     return unit
 
 
-@dataclass(frozen=True)
-class Triple:
+class Triple(NamedTuple):
     """(q_i, r_i) of eq. 3, one round: question and answer. `key` is the round's number."""
 
     key: int
@@ -107,8 +104,7 @@ class Triple:
         return turn_text((self.query, self.response))
 
 
-@dataclass(frozen=True)
-class Recalled:
+class Recalled(NamedTuple):
     """A triple and its relevance: cosine to its pattern plus the share of the question's words that it holds."""
 
     triple: Triple

@@ -124,9 +124,13 @@ class ContextualKnowledgeSet:
         """
         if rating not in ("up", "down", ""):
             raise InputError('an answer is rated "up" or "down", or with "" not at all')
-        if all(entry["round"] != number for entry in self.rounds):
+        if (old := next((entry for entry in self.rounds if entry["round"] == number), None)) is None:
             raise InputError(f"there is no round {number} in this conversation")
-        self.rounds = [_rated(entry, rating) if entry["round"] == number else entry for entry in self.rounds]
+        extra: RoundExtra = {"chain": [], "citations": [], "time": "", **old.get("convcoa", {}), "rating": rating}
+        if not rating:
+            del extra["rating"]
+        rated: Round = {**old, "convcoa": extra}
+        self.rounds = [rated if entry is old else entry for entry in self.rounds]
 
     def after(self, shared: Sequence[Round]) -> ContextualKnowledgeSet:
         """This set after rounds of other conversations, which get the numbers ..., -1, 0."""
@@ -170,13 +174,6 @@ class ContextualKnowledgeSet:
             else:
                 break
         return "\n".join(chosen[number] for number in sorted(chosen))
-
-
-def _rated(entry: Round, rating: str) -> Round:
-    extra: RoundExtra = {"chain": [], "citations": [], "time": "", **entry.get("convcoa", {}), "rating": rating}
-    if not rating:
-        del extra["rating"]
-    return {**entry, "convcoa": extra}
 
 
 def _check(entry: Any) -> None:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.store.base import BaseStore, SearchItem
 
 from langgraph_convcoa.errors import InputError
-
-if TYPE_CHECKING:
-    from langchain_core.runnables import RunnableConfig
-    from langgraph.store.base import BaseStore, SearchItem
-
-    from langgraph_convcoa.memory.knowledge_set import Round
+from langgraph_convcoa.memory.knowledge_set import Round
 
 _ROOT = ("convcoa", "shared_knowledge")
 _PAGE = 200

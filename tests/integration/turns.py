@@ -26,7 +26,7 @@ def context() -> ForkServerContext:
         *("anyio._backends._asyncio", "httpcore2", "filelock", "tests.fake_encoder", "langgraph.store.postgres.aio"),
         *("langgraph.checkpoint.postgres.aio", "psycopg_pool", "uvicorn.lifespan.on", "uvicorn.protocols.http.auto"),
         *("langgraph_convcoa.cli.serve", "langgraph_convcoa.server.app", "langgraph_convcoa.retrieval.index.index"),
-        *("langgraph_convcoa.graph", "langgraph_convcoa.actions.overview.action", "multipart"),
+        *("langgraph_convcoa.graph", "langgraph_convcoa.actions.overview", "multipart"),
     ]
     processes.set_forkserver_preload(preload)
     return processes

@@ -25,12 +25,8 @@ class DataAnalysisSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    max_rows: int | None = Field(
-        default=None, ge=1, le=1000, description="Rows of a result that are kept; the action's when left empty."
-    )
-    timeout: float | None = Field(
-        default=None, gt=0, le=3600, description="Seconds a query may take; the action's when left empty."
-    )
+    max_rows: int | None = Field(default=None, ge=1, le=1000, description="Rows of a result; the action's when left empty.")
+    timeout: float | None = Field(default=None, gt=0, le=3600, description="Seconds of a query; the action's when left empty.")
 
 
 class DataAnalysis(BaseAction):
@@ -160,12 +156,9 @@ def evidence_from(result: Result, query: str, source: str, action: str, *, words
         spoken.append("and further rows")
     quote = f"{query} gives {'; '.join(spoken) or 'no rows'}"[:_LONGEST_QUOTE]
     quote += f" ({words})" if words else ""
-    table = "\n".join(map(_row, (result.columns, ["---"] * len(result.columns), *result.rows)))
+    rows = (result.columns, ["---"] * len(result.columns), *result.rows)
+    table = "\n".join(f"| {' | '.join(cell.replace('|', '/') for cell in row)} |" for row in rows)
     note = f"\n(the first {len(result.rows)} rows; there are more)" if result.more else ""
     id_ = f"{action}:{hashlib.sha256(f'{source} {query}'.encode('utf-8', 'replace')).hexdigest()[:12]}"
     metadata = {"source": source, "score": 1.0, "quote": quote, "query": query, "rows": len(result.rows)}
     return Document(f"{quote}\n\n{table}{note}", id=id_, metadata=metadata)
-
-
-def _row(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |"

@@ -32,7 +32,7 @@ class DatabaseTables:
     """Tables of a database, read-only.
 
     PostgreSQL runs a query in a read-only transaction with limits on time and memory. Other databases have only the SQL guard:
-    connect as a user who may only read. `names` are the tables that may be read ("table", "schema.table"; None: all of the
+    connect as a user with read rights only. `names` are the tables that may be read ("table", "schema.table"; None: all of the
     default schema). Messages of a TableError show no user, password or options.
     """
 

@@ -93,7 +93,8 @@ class EngineProcess:
         """End the process."""
         with self._lock:
             self._closed = True
-            self._end()
+            if self._process is not None:
+                self._process.end()
 
     def _open(self, *, fresh: bool = False) -> None:
         """Start the process, unless there is one that can be asked; if `fresh`, in place of that one."""
@@ -101,7 +102,8 @@ class EngineProcess:
             return
         if self._closed:
             raise TableError(f"the tables of {self.source} are closed: open them again")
-        self._end()
+        if self._process is not None:
+            self._process.end()
         self._stamp, self._read_at = self._stamped(), time.monotonic()
         self._process = Child(__name__, "main()", self._folder)
         try:
@@ -109,27 +111,18 @@ class EngineProcess:
         except EndedError:
             raise TableError(f"{self.source} cannot be opened: it takes too long or too much memory") from None
         except TableError:
-            self._end()
+            self._process.end()
             raise
         self._tables = TypeAdapter(list[Table]).validate_python(found["tables"])
-
-    def _end(self) -> None:
-        if self._process is not None:
-            self._process.end()
-            self._process = None
 
     def _ask(self, message: Mapping[str, Any], seconds: float) -> dict[str, Any]:
         """The reply to a message. Raises EndedError if the process ended, or took longer and was killed."""
         assert self._process is not None
-        try:
-            reply: dict[str, Any] = self._process.ask(message, seconds)
-        except EndedError:
-            self._end()
-            raise
+        reply: dict[str, Any] = self._process.ask(message, seconds)
         if "error" in reply:
             if reply["full"]:
                 # The process starts again, so the next query has all the memory.
-                self._end()
+                self._process.end()
             raise _ERRORS[reply["error"]](reply["text"])
         return reply
 

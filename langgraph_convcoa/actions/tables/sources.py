@@ -42,7 +42,7 @@ def open_sources(sources: Sources, tables: Sequence[str] | None, memory_limit: s
 
 
 def _named(sources: Sources) -> Iterator[tuple[str, str, str | Path]]:
-    """The sources, each as `_found` describes it, under the names that a mapping gives."""
+    """Each source as `_found` describes it. A mapping gives its own names to single tables."""
     if isinstance(sources, Mapping):
         for name, source in sources.items():
             if not re.fullmatch(r"[A-Za-z]\w{0,62}", name):
@@ -55,7 +55,7 @@ def _named(sources: Sources) -> Iterator[tuple[str, str, str | Path]]:
 
 
 def _found(source: str | Path) -> Iterator[tuple[str, str, str | Path]]:
-    """A name for a table, a kind ("table", "duckdb", "sqlite", "url"), and the path or URL, for each file of a source."""
+    """For each file of a source: a name for its table, its kind ("table", "duckdb", "sqlite", "url"), and its path or URL."""
     if not isinstance(source, str | Path):
         raise InputError(f"a source of tables must be a path or a database URL, not {type(source).__name__}")
     if isinstance(source, str) and _URL.match(source):

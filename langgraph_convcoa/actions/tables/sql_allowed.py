@@ -111,7 +111,7 @@ def check_columns(root: exp.Expr, table_of: Callable[[exp.Table], Table | None],
     """Refuse unknown and hidden columns with an ActionInputError.
 
     PostgreSQL reads `table.name` also as a call of the function `name`. So the name of a given table may only be followed by
-    its own columns, even where another part of the query uses that name. `table_of` gives the table of a node, None for a CTE;
+    its own columns, even if another part of the query uses that name. `table_of` gives the table of a node, None for a CTE;
     `exact` compares names as written.
     """
 
@@ -158,15 +158,12 @@ def check_growth(root: exp.Query) -> None:
     made = {str(alias.alias) for alias in root.find_all(exp.Alias, exp.CTE)}
     growth = 1
     for select in root.find_all(exp.Select):
-        inside = (part for child in select.iter_expressions() for part in child.walk(prune=_is_query))
+        children = select.iter_expressions()
+        inside = (part for child in children for part in child.walk(prune=lambda node: isinstance(node, exp.Query)))
         used = Counter(node.name for node in inside if isinstance(node, exp.Column | exp.Table) and node.name in made)
         growth *= max([1, *used.values()])
     if growth > _MOST_GROWTH:
         raise ActionInputError("the query multiplies its parts too often: use the names of CTEs and subqueries fewer times")
-
-
-def _is_query(node: exp.Expr) -> bool:
-    return isinstance(node, exp.Query)
 
 
 def _renamed(node: exp.Expr) -> Iterator[str]:

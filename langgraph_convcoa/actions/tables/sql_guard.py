@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cache
+from typing import NamedTuple
 
 import sqlglot
 from sqlglot import exp
@@ -44,8 +44,7 @@ _PREFIXES = frozenset({"NOT", "DASH", "PLUS", "TILDE", "INTERVAL", "DATE", "TIME
 _TYPE_WORDS = frozenset({"ARRAY", "STRUCT", "ROW", "MAP", "LIST", "DEC", "OBJECT", "TIMESTAMP", "DATE", "DATETIME", "TIME"})
 
 
-@dataclass(frozen=True)
-class CheckedQuery:
+class CheckedQuery(NamedTuple):
     """A checked query: its text for citations, what its order puts first ("highest total revenue"; "" for another query),
     the SQL to run (names quoted, rows limited), and the tables that it reads.
     """
@@ -75,7 +74,10 @@ def check_query(sql: str, dialect: str, tables: Sequence[Table], *, max_rows: in
 
 
 def _checked(sql: str, dialect: str, tables: Sequence[Table], max_rows: int, default_schema: str) -> CheckedQuery:
-    names = _names(tables, default_schema)
+    # "sales" and "SALES" are two tables in PostgreSQL, so there are names as created and in lower case.
+    created = {table.full_name: table for table in tables}
+    created |= {f"{default_schema}.{table.name}": table for table in tables if default_schema and not table.schema}
+    names = {name.casefold(): table for name, table in created.items()} | created
     root = parse_select(sql, dialect)
     ctes = _ctes(root, names)
     used = _check_tree(root, dialect, names, ctes)
@@ -87,8 +89,7 @@ def _checked(sql: str, dialect: str, tables: Sequence[Table], max_rows: int, def
     executed = _written(root, dialect)
     # The SQL to run is parsed and checked again; the result must be the same.
     again = parse_select(executed, dialect)
-    exact = {name: table for name, table in names.items() if name == table.full_name or name.endswith(f".{table.name}")}
-    read = _check_tree(again, dialect, exact, dict.fromkeys(ctes.values(), ""), exact=True)
+    read = _check_tree(again, dialect, created, dict.fromkeys(ctes.values(), ""), exact=True)
     if read != used or _written(again, dialect) != executed:
         raise ActionInputError("the query can be read in two ways: write it more simply")
     return CheckedQuery(shown, words, executed, tuple(used.values()))
@@ -123,13 +124,6 @@ def _written(root: exp.Expr, dialect: str) -> str:
         raise ActionInputError(f"the query cannot be run: {first_line(error)}") from None
 
 
-def _names(tables: Sequence[Table], default_schema: str) -> dict[str, Table]:
-    """Tables by their names, as created and in lower case ("sales" and "SALES" are two tables in PostgreSQL)."""
-    exact = {table.full_name: table for table in tables}
-    exact |= {f"{default_schema}.{table.name}": table for table in tables if default_schema and not table.schema}
-    return {name.casefold(): table for name, table in exact.items()} | exact
-
-
 def _ctes(root: exp.Expr, names: Mapping[str, Table]) -> dict[str, str]:
     """New names for the CTEs, so that no CTE has the name of a table of the database."""
     found: dict[str, str] = {}
@@ -147,6 +141,7 @@ def _ctes(root: exp.Expr, names: Mapping[str, Table]) -> dict[str, str]:
 
 
 def _table(node: exp.Table, names: Mapping[str, Table], ctes: Mapping[str, str], *, exact: bool) -> Table | None:
+    """The table that a node reads, or None for a CTE. Refuses other tables and table functions."""
     if not isinstance(node.this, exp.Identifier):
         raise ActionInputError(f"a table function is not allowed: read one of the tables {_listed(names)}")
     name = f"{node.db}.{node.name}" if node.db else node.name
@@ -154,11 +149,6 @@ def _table(node: exp.Table, names: Mapping[str, Table], ctes: Mapping[str, str],
         return None
     if node.catalog or (name if exact else name.casefold()) not in names:
         raise ActionInputError(f"there is no table {name[:60]!r}: the tables are {_listed(names)}")
-    return _named(node, names)
-
-
-def _named(node: exp.Table, names: Mapping[str, Table]) -> Table:
-    name = f"{node.db}.{node.name}" if node.db else node.name
     return (names.get(name) if node.this.quoted else None) or names[name.casefold()]
 
 
@@ -175,12 +165,12 @@ def _name_tables(
             column.set("db", None)
             column.set("catalog", None)
     for node in list(root.find_all(exp.Table)):
-        if not node.db and (name := node.name.casefold()) in ctes:
+        if (table := _table(node, names, ctes, exact=False)) is None:
+            name = ctes[node.name.casefold()]
             if not node.alias:
                 node.set("alias", exp.TableAlias(this=node.this.copy()))
-            node.set("this", exp.to_identifier(ctes[name], quoted=True))
+            node.set("this", exp.to_identifier(name, quoted=True))
             continue
-        table = _named(node, names)
         node.this.replace(exp.to_identifier(table.name, quoted=True))
         if node.db:
             node.args["db"].replace(exp.to_identifier(table.schema or default_schema, quoted=True))

@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -170,7 +170,7 @@ class WebQuerying(BaseAction):
             _log.info("left out %s: %s", redact(result.url), redact(kept["error"]))
             return None
         page = Page(**kept)
-        return replace(page, title=page.title or result.title, date=page.date or result.date)
+        return page._replace(title=page.title or result.title, date=page.date or result.date)
 
 
 def _keywords(request: ActionRequest) -> str:

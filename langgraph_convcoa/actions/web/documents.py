@@ -28,10 +28,8 @@ MOST_PAGES = 500
 LIMITS = FetchLimits(seconds=30.0, max_bytes=20_000_000, pdf_pages=1_000, characters=2_000_000)
 """Larger than the limits of a look-up in a conversation, but also with only two requests to a host at a time."""
 
-_MOST_SITEMAPS = 50
-_AT_ONCE = 16
-_EXTRACTION_SECONDS = 20.0
-_CACHE_SECONDS = 86_400.0
+_MOST_SITEMAPS, _AT_ONCE = 50, 16
+_EXTRACTION_SECONDS, _CACHE_SECONDS = 20.0, 86_400.0
 _TYPES = PAGE_TYPES | {"application/xml", "text/xml", "application/gzip", "application/x-gzip", "application/octet-stream"}
 # Not an XML parser, because that would follow the declarations in the file.
 _LOCATION = re.compile(r"<loc>([^<]{1,2200})</loc>|<loc>\s{0,20}<!\[CDATA\[([^\]]{1,2200})\]")
@@ -87,11 +85,9 @@ def iter_pages(
                 batch = addresses[first : first + _AT_ONCE]
                 for asked, page in zip(batch, runner.run(site.pages(batch)), strict=True):
                     advance(1)
-                    if "error" in page:
-                        site.skip(asked, page["error"])
-                        continue
-                    if site.hosts and _host(page["url"]) not in site.hosts:
-                        site.skip(asked, "leads to another site")
+                    elsewhere = bool(site.hosts) and "url" in page and _host(page["url"]) not in site.hosts
+                    if elsewhere or "error" in page:
+                        site.skip(asked, page.get("error", "leads to another site"))
                         continue
                     if page["url"] in read:
                         continue

@@ -10,13 +10,14 @@ import zlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import NamedTuple
 from urllib.robotparser import RobotFileParser
 
 import httpx
 from cachetools import TTLCache
 
 from langgraph_convcoa.actions.web.url_guard import Guard, GuardedTransport
-from langgraph_convcoa.errors import InputError, RetrievalError
+from langgraph_convcoa.errors import RetrievalError, check_least
 
 USER_AGENT = "langgraph-convcoa/0.1 (question answering for a user)"
 PAGE_TYPES = frozenset(
@@ -124,15 +125,11 @@ class FetchLimits:
     characters: int = 200_000
 
     def __post_init__(self) -> None:
-        for name in ("seconds", "total_seconds", "max_bytes", "per_host", "pdf_pages", "characters"):
-            if not getattr(self, name) > 0:
-                raise InputError(f"{name} of FetchLimits must be above 0, not {getattr(self, name)}")
-        if self.redirects < 0 or self.retries < 0:
-            raise InputError("redirects and retries of FetchLimits must be at least 0")
+        check_least(self, seconds=0.001, total_seconds=0.001, max_bytes=1, redirects=0)
+        check_least(self, retries=0, per_host=1, pdf_pages=1, characters=1)
 
 
-@dataclass(frozen=True)
-class RawPage:
+class RawPage(NamedTuple):
     """A page as it was sent: its address after redirects, the type and character set that the server names, and its bytes."""
 
     url: str

@@ -1,7 +1,4 @@
-"""Pages as text: fetched, extracted in worker processes, kept in a cache.
-
-The text is a page's main text, without hidden characters and without sentences that instruct a model.
-"""
+"""Pages as text without hidden characters and instructions to a model: extracted in worker processes, kept in a cache."""
 
 from __future__ import annotations
 
@@ -16,10 +13,9 @@ import threading
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import asdict, astuple, dataclass
 from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import httpx
 from cachetools import LRUCache
@@ -83,8 +79,7 @@ _FOLLOWING = 2
 _LONGEST = 20_000
 
 
-@dataclass(frozen=True)
-class Page:
+class Page(NamedTuple):
     """A page: its address after redirects, title, text, and date of publication (YYYY-MM-DD) or ""."""
 
     url: str
@@ -171,10 +166,7 @@ def _digest(key: str, expires: float, value: str) -> str:
 
 
 class PageReader:
-    """Reads pages and keeps them for `kept` seconds; a worker that extracts for more than `extraction` seconds is killed.
-
-    `cache` is the file that keeps the pages; None for memory.
-    """
+    """Reads pages and keeps them in `cache` for `kept` seconds. A worker is killed after `extraction` seconds."""
 
     def __init__(self, fetcher: Fetcher, cache: str | Path | None, *, kept: float, extraction: float) -> None:
         self.fetcher = fetcher
@@ -203,7 +195,7 @@ class PageReader:
         limits = self.fetcher.limits
         try:
             raw = await self.fetcher.fetch(client, url)
-            asked = (*astuple(raw), limits.characters, limits.pdf_pages)
+            asked = (*raw, limits.characters, limits.pdf_pages)
             async with self.fetcher.places("text", _READERS), asyncio.timeout(limits.seconds):
                 seconds = min(limits.seconds, self._extraction)
                 page: dict[str, str] = await asyncio.to_thread(self.workers.call, read_page, *asked, seconds=seconds)
@@ -243,7 +235,7 @@ def read_page(url: str, content_type: str, charset: str, body: bytes, characters
     if not text.strip():
         raise PageError("the page holds no text")
     title = without_instructions(flat(visible(title))[:_TITLE_CHARACTERS])
-    return asdict(Page(url, title, text, plausible_date(published)))
+    return Page(url, title, text, plausible_date(published))._asdict()
 
 
 def plausible_date(value: Any) -> str:

@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, cast, runtime_checkable
 
 import httpx
 from langchain_core.documents import Document
@@ -67,7 +67,17 @@ def as_search(search: SearchProvider | BaseTool | BaseRetriever | Callable[..., 
     LangChain tool or retriever, a function `f(query)`, plain or async, or an object with `search`.
     """
     if isinstance(search, str):
-        return _named(search.strip())
+        name = search.strip()
+        if name.lower().startswith(("http://", "https://")):
+            return SearXNG(name)
+        if name.lower() == "searxng":
+            if not (address := os.environ.get("SEARXNG_URL")):
+                raise InputError("set SEARXNG_URL, or name your SearXNG by its address, such as http://127.0.0.1:8888")
+            return SearXNG(address)
+        known = {"ddgs": DuckDuckGo, "duckduckgo": DuckDuckGo, "tavily": Tavily, "google": GoogleSearch}
+        if (kind := known.get(name.lower())) is None:
+            raise InputError(f"there is no search {name[:60]!r}: use ddgs, tavily, google, or the address of a SearXNG")
+        return cast("SearchProvider", kind())
     if not isinstance(search, BaseTool | BaseRetriever) and isinstance(search, SearchProvider):
         if not inspect.iscoroutinefunction(search.search):
             raise InputError(f"the search {search.name!r} needs an async search: write `async def search(self, query, n)`")
@@ -82,21 +92,6 @@ def as_search(search: SearchProvider | BaseTool | BaseRetriever | Callable[..., 
 def check_packages(*packages: str) -> None:
     """Raise InputError if a package of the extra `web` is missing. By default the packages that read pages are checked."""
     require("looking things up on the web", "web", *(packages or ("charset_normalizer", "lxml", "trafilatura")))
-
-
-def _named(name: str) -> SearchProvider:
-    lower = name.lower()
-    if lower.startswith(("http://", "https://")):
-        return SearXNG(name)
-    if lower == "searxng":
-        if not (address := os.environ.get("SEARXNG_URL")):
-            raise InputError("set SEARXNG_URL, or name your SearXNG by its address, such as http://127.0.0.1:8888")
-        return SearXNG(address)
-    if lower in ("ddgs", "duckduckgo"):
-        return DuckDuckGo()
-    if lower in ("tavily", "google"):
-        return Tavily() if lower == "tavily" else GoogleSearch()
-    raise InputError(f"there is no search {name[:60]!r}: use ddgs, tavily, google, or the address of a SearXNG")
 
 
 class ToolSearch:

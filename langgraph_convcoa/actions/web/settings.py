@@ -11,13 +11,8 @@ class WebQueryingSettings(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     k: int | None = Field(default=None, ge=1, le=100, description="Passages a sub-question; the turn's k when left empty.")
-    results: int | None = Field(
-        default=None, ge=1, le=100, description="Results that a search is asked for; the action's when left empty."
-    )
-    pages: int | None = Field(
-        default=None, ge=1, le=100, description="Pages read at a depth, at most; the action's when left empty."
-    )
+    results: int | None = Field(default=None, ge=1, le=100, description="Results of a search; the action's when left empty.")
+    pages: int | None = Field(default=None, ge=1, le=100, description="Most pages read; the action's when left empty.")
     read_pages_first: bool | None = Field(
-        default=None,
-        description="Read pages at once. Left empty, as the action says: only where titles and snippets support nothing.",
+        default=None, description="Read pages at once, not only if snippets support nothing."
     )

@@ -9,8 +9,7 @@ import socket
 import ssl
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import httpcore
 import httpx
@@ -154,8 +153,7 @@ class Guard:
         return found
 
 
-@dataclass(frozen=True)
-class _Allowed:
+class _Allowed(NamedTuple):
     """An entry of `allow_private`: a host or a network, on one port or on every port."""
 
     host: str
@@ -214,9 +212,6 @@ class GuardedBackend(httpcore.AsyncNetworkBackend):
             with suppress(httpcore.ConnectError, httpcore.ConnectTimeout):
                 return await self._backend.connect_tcp(address, port, share, local_address, socket_options)
         return await self._backend.connect_tcp(last, port, share, local_address, socket_options)
-
-    async def sleep(self, seconds: float) -> None:
-        await self._backend.sleep(seconds)
 
 
 class GuardedTransport(httpx.AsyncHTTPTransport):

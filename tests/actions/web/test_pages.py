@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import astuple
 from datetime import date, timedelta
 
 import pytest
@@ -17,7 +16,7 @@ pytest.importorskip("trafilatura")
 
 def page(body: bytes | str, kind: str = "text/html", charset: str = "", **limits: int) -> tuple[str, str, str]:
     raw = RawPage("https://example.org/a", kind, charset, body.encode() if isinstance(body, str) else body)
-    read = read_page(*astuple(raw), **{"characters": 200_000, "pdf_pages": 50, **limits})
+    read = read_page(*raw, **{"characters": 200_000, "pdf_pages": 50, **limits})
     return read["title"], read["text"], read["date"]
 
 

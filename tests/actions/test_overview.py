@@ -14,7 +14,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 from langgraph_convcoa import HopfieldRetriever, Overview, build_graph
 from langgraph_convcoa.actions.base import ActionRequest
-from langgraph_convcoa.actions.overview.action import Wanted, read_question
+from langgraph_convcoa.actions.overview import Wanted, read_question
 from langgraph_convcoa.datasets.demo import demo_folder
 from langgraph_convcoa.retrieval.documents.load import load_documents
 from tests import SHARED

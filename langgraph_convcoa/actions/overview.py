@@ -1,4 +1,4 @@
-"""The action that lists and counts the documents of a collection, names its topics, and covers whole documents.
+"""The action over a collection as a whole: it lists and counts documents, names topics, and covers whole documents.
 
 A few English questions are recognised without a model. All of them name the collection, and must match a pattern as a whole:
 one word more makes an ordinary question.
@@ -7,29 +7,49 @@ one word more makes an ordinary question.
 from __future__ import annotations
 
 import asyncio
+import math
 import re
+import threading
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import zip_longest
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from langchain_core.documents import Document
 
 from langgraph_convcoa.actions.base import ActionRequest, BaseAction
-from langgraph_convcoa.actions.overview.collection import Collection, Collections, Entry, find_topics
-from langgraph_convcoa.retrieval.corpus import settled
+from langgraph_convcoa.errors import InputError
+from langgraph_convcoa.retrieval.corpus import Listed, View, read, settled
+from langgraph_convcoa.retrieval.filters import Filter
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 from langgraph_convcoa.text.clean import flat
+from langgraph_convcoa.text.terms import plain
+from langgraph_convcoa.text.words import content_tokens, content_words
 
 PAGE = 20
 """A list names at most this many documents at once."""
 _OF_A_PIECE = 10
 _MOST_COVERED = 5
-_TITLES, _LONGEST_TITLES = 6, 100
+_SHOWN_TITLES, _LONGEST_TITLES = 6, 100
 """The description shows at most this many titles, with at most this many characters together."""
+_LONGEST_TITLE, _LONGEST_WORDS = 80, 2_000
+_MOST_READ = 2_000
+"""Headings are read from the texts only if the collection has at most this many documents."""
+_DATES = ("date", "published", "publication_date", "pubdate", "year", "created", "modified")
+_SUFFIX = re.compile(r"\.([a-z][a-z0-9]{1,4})(?:\.gz)?$", re.IGNORECASE)
+_PARTS = ("page", "sheet", "chapter", "row")
+_PLACE_KEYS = (*_PARTS, "document_id", "start", "part", "entities", "triples")
+_WEB = ("http://", "https://")
+_MOST_TOPICS = 8
+_PASSAGES_OF_TOPICS = 2_000
+"""At most this many passages are read for topics, evenly spread over the collection."""
+_TERMS, _TITLES = 3, 3
+_LONGEST_PASSAGE, _STARTS = 5_000, 10
 Kind = Literal["list", "count", "topics"]
-_LONGEST = 200
+_LONGEST_QUESTION = 200
 _PLACE = r"(?:this|the|your|my|our) (?:document )?(?:collection|corpus|knowledge base)"
 _ALL = r"(?:documents?|docs?|files?|pdfs?)"
 _SORTS = r"(?:documents?|docs?|files?|pdfs?|papers?|reports?|articles?|notes|texts)"
@@ -60,8 +80,9 @@ _INPUT = re.compile(r"(list|count|topics)\b[\s:]*(?:from )?(\d{1,3}\b(?!\d))?(.*
 class Overview(BaseAction):
     """Answers questions about a retriever's collection as a whole.
 
-    The planner writes `list` or `count` (either may be followed by words that the documents must have), `topics`, or titles of
-    documents, of which passages are returned. A few questions are recognised without a model: "Which documents are there?".
+    The planner writes `list` or `count` (either may be followed by words that the documents must have), `topics`, or titles;
+    for titles, passages of these documents are returned. A few questions are recognised without a model, such as "Which
+    documents are there?".
 
     Args:
         retriever: A `HopfieldRetriever`, not one over a vector store.
@@ -84,13 +105,34 @@ class Overview(BaseAction):
     always_fresh = True
 
     def __init__(self, retriever: HopfieldRetriever, *, name: str = "overview") -> None:
-        self._collections = Collections(retriever)
+        if not isinstance(retriever, HopfieldRetriever):
+            raise InputError(
+                f"Overview needs a HopfieldRetriever, whose documents it can list, not {type(retriever).__name__}"
+            )
+        if not retriever.corpus.complete:
+            raise InputError("Overview cannot list the documents of a vector store: give a retriever over an index or texts")
         self.name = name
+        self._retriever = retriever
+        self._lock = threading.Lock()
+        self._known: tuple[Any, Collection] | None = None
+
+    def collection(self) -> Collection:
+        """The collection, without the documents that the retriever's filter excludes; read again if the corpus has changed."""
+        return settled(self._read)
+
+    def _read(self) -> Collection:
+        view, condition = self._retriever.corpus.snapshot(), self._retriever.filter
+        # A new passage has a greater key, and a deletion lowers the number of passages.
+        state = (view.source, len(view), int(view.keys[-1]) if len(view.keys) else 0, condition)
+        with self._lock:
+            if self._known is None or self._known[0] != state:
+                self._known = (state, read_collection(view, condition))
+            return self._known[1]
 
     def description(self) -> str:
         """The planner's instructions, the number of documents, and some titles."""
-        collection = self._collections.current()
-        titles = "; ".join(entry.title for entry in collection.entries[:_TITLES])[:_LONGEST_TITLES]
+        collection = self.collection()
+        titles = "; ".join(entry.title for entry in collection.entries[:_SHOWN_TITLES])[:_LONGEST_TITLES]
         return (
             "lists, counts, summarises and compares whole documents; action_input: list, list 21, list WORDS, count, topics, "
             f"or titles. {counted(collection)}{f': {titles} …' if titles else '.'}"
@@ -101,13 +143,13 @@ class Overview(BaseAction):
         wanted = read_question(question)
         if wanted is None or wanted.words in ("", "pdf"):
             return wanted is not None
-        return settled(lambda: bool(self._collections.current().having(wanted.words)))
+        return settled(lambda: bool(self.collection().having(wanted.words)))
 
     async def retrieve(self, request: ActionRequest) -> list[Document]:
         return await asyncio.to_thread(settled, lambda: self._found(request))
 
     def _found(self, request: ActionRequest) -> list[Document]:
-        collection = self._collections.current()
+        collection = self.collection()
         given = request.action_input.strip()
         wanted = read_input(given) or (None if given else read_question(request.sub_question))
         if wanted is None:
@@ -209,7 +251,7 @@ def read_question(question: str) -> Wanted | None:
         (Wanted(kind='count', words='', first=1), 'the lark-2')
         >>> read_question("How many articles does the constitution have?")
     """
-    if len(question) > _LONGEST:
+    if len(question) > _LONGEST_QUESTION:
         return None
     text = re.sub(r"\bwhat's\b", "what is", flat(question).lower().replace("’", "'")).rstrip(" ?!.")
     text = _POLITE.sub("", text)
@@ -230,3 +272,133 @@ def read_input(text: str) -> Wanted | None:
         return None
     kind: Kind = found[1].lower()  # type: ignore[assignment]
     return Wanted(kind, found[3].strip(), max(1, int(found[2] or 1)))
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A document of a collection: its title, its source ("" if unknown), its passages' numbers, its date and metadata."""
+
+    title: str
+    source: str
+    numbers: tuple[int, ...]
+    date: str
+    metadata: Mapping[str, Any] = field(repr=False)
+
+    @property
+    def suffix(self) -> str:
+        """The format, such as "pdf"; "web" for a page of the web, "" if the source has none."""
+        if self.source.startswith(_WEB):
+            return "web"
+        found = _SUFFIX.search(self.source)
+        return found[1].lower() if found else ""
+
+    @property
+    def file(self) -> str:
+        """The file's name, or ""."""
+        return self.source.rsplit("/", 1)[-1] if self.suffix else ""
+
+    @cached_property
+    def names(self) -> tuple[frozenset[str], ...]:
+        """The words of the title, and of the file's name without its suffix."""
+        return tuple(filter(None, map(_words, (self.title, self.file.rsplit(".", 1)[0]))))
+
+    @cached_property
+    def words(self) -> frozenset[str]:
+        """The words of the title, the file's name and the values of the metadata."""
+        values = [str(value) for key, value in self.metadata.items() if key not in _PLACE_KEYS]
+        return _words(" ".join([self.title, self.file, *values])[:_LONGEST_WORDS])
+
+
+@dataclass(frozen=True, eq=False)
+class Collection:
+    """The documents of one state of a corpus, in the order of the corpus."""
+
+    view: View
+    entries: tuple[Entry, ...]
+
+    @cached_property
+    def _headings(self) -> list[frozenset[str]]:
+        """The words of each document's first line: a heading may say what the title does not."""
+        if len(self.entries) > _MOST_READ:
+            return [frozenset()] * len(self.entries)
+        passages = self.view.fetch([entry.numbers[0] for entry in self.entries])
+        lines = [passage.document.page_content.strip().partition("\n")[0] for passage in passages]
+        # A long line is ordinary text. In a PDF its beginning may still be the heading.
+        return [_words(line if len(line) <= _LONGEST_TITLE else line[: _LONGEST_TITLE // 2]) for line in lines]
+
+    def having(self, text: str) -> list[Entry]:
+        """The documents that have all words of a text in title, file name, metadata or heading; all if it has no words."""
+        words = _words(text)
+        if not words:
+            return list(self.entries)
+        return [entry for entry, heading in zip(self.entries, self._headings, strict=True) if words <= entry.words | heading]
+
+    def named(self, text: str) -> list[Entry]:
+        """The documents that a text names: all words of the title, or of the file name, are in the text."""
+        words = _words(text)
+        return [entry for entry in self.entries if any(name <= words for name in entry.names)]
+
+
+def read_collection(view: View, condition: Filter | None) -> Collection:
+    """The documents of a corpus that a filter allows. Pages of a file are one document."""
+    allowed = view.allowed(condition)
+    parts: dict[tuple[str, str], tuple[Listed, list[int]]] = {}
+    titles: dict[str, str] = {}
+    for listed in view.listed():
+        source, title = str(listed.metadata.get("source") or ""), str(listed.metadata.get("title") or "")
+        in_file = _SUFFIX.search(source) is not None and not source.startswith(_WEB)
+        is_part = in_file and any(key in listed.metadata for key in _PARTS)
+        # The pages of a file are one document, under its first title. So are texts that share a title and have no source.
+        key = (source, titles.setdefault(source, title) if is_part else title)
+        key = key if any(key) else ("", listed.id)
+        numbers = listed.numbers if allowed is None else [n for n in listed.numbers if allowed[n]]
+        if numbers:
+            parts.setdefault(key, (listed, []))[1].extend(numbers)
+    entries = []
+    for (source, title), (first, own) in parts.items():
+        date = next((str(first.metadata[key]) for key in _DATES if re.match(r"\d{4}", str(first.metadata.get(key)))), "")
+        shown = flat(title or source.rsplit("/", 1)[-1] or first.id)
+        entries.append(Entry(shown[:_LONGEST_TITLE], source, tuple(own), date[:10], first.metadata))
+    return Collection(view, tuple(entries))
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(content_words(re.sub(r"[_\-.]", " ", plain(text))))
+
+
+def find_topics(collection: Collection) -> list[str]:
+    """Typical words and titles of each topic, the largest topic first. There are sqrt(passages / 2) topics, at most 8.
+
+    k-means over the whole-passage patterns, with a fixed seed. A word is typical if a larger
+    share of the topic's passages has it than of all passages.
+    """
+    from scipy.cluster.vq import kmeans, vq
+
+    view = collection.view
+    owners = [entry for entry in collection.entries for _ in entry.numbers]
+    every = np.array([number for entry in collection.entries for number in entry.numbers])
+    kept = np.unique(np.linspace(0, len(every) - 1, min(len(every), _PASSAGES_OF_TOPICS)).astype(np.int64))
+    patterns = view.patterns_for(every[kept])
+    whole = patterns.take(patterns.offsets[every[kept]])
+    means, _ = kmeans(whole, min(_MOST_TOPICS, max(1, round(math.sqrt(len(kept) / 2)))), iter=_STARTS, seed=0)
+    labels, distances = vq(whole, means)
+    held = [_written(passage.document.page_content) for passage in read(view, every[kept])]
+    everywhere = Counter(form for forms in held for form in forms)
+    topics: list[tuple[int, str]] = []
+    for label in range(len(means)):
+        own = np.flatnonzero(labels == label)
+        own = own[np.argsort(distances[own], kind="stable")]
+        inside = Counter(form for n in own for form in held[n])
+        # What a word adds to the divergence of the topic from the collection.
+        more = {form: n * math.log(n * len(held) / (len(own) * everywhere[form])) for form, n in inside.items()}
+        best = sorted(more, key=lambda form: (-more[form], -inside[form], form))[:_TERMS]
+        terms = [Counter(held[n][form] for n in own if form in held[n]).most_common(1)[0][0] for form in best]
+        titles = [f"“{title}”" for title in dict.fromkeys(owners[kept[n]].title for n in own)][:_TITLES]
+        topics.append((len(own), f"{', '.join(terms)} ({', '.join(titles)})"))
+    return [topic for _, topic in sorted(topics, key=lambda topic: -topic[0])]
+
+
+def _written(text: str) -> dict[str, str]:
+    """The words of a passage as they are written, by their stems."""
+    found = content_tokens(text[:_LONGEST_PASSAGE])
+    return {token.item: token.raw for token in found if len(token.raw) > 2 and token.raw.isalpha()}

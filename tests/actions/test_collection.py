@@ -13,8 +13,7 @@ from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.vectorstores import InMemoryVectorStore
 
 from langgraph_convcoa.actions.base import ActionRequest
-from langgraph_convcoa.actions.overview.action import Overview
-from langgraph_convcoa.actions.overview.collection import Collection, Collections
+from langgraph_convcoa.actions.overview import Collection, Overview
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.retrieval.corpus import Passage
 from langgraph_convcoa.retrieval.index.index import Snapshot
@@ -38,7 +37,7 @@ DOCUMENTS = [
 
 
 def collection(path: Path | None = None) -> Collection:
-    return Collections(HopfieldRetriever.from_documents(DOCUMENTS, encoder=WordEncoder(), path=path)).current()
+    return Overview(HopfieldRetriever.from_documents(DOCUMENTS, encoder=WordEncoder(), path=path)).collection()
 
 
 @pytest.mark.parametrize("on_disk", [False, True])
@@ -88,7 +87,7 @@ def test_slides_chapters_and_sheets_are_one_document_and_rows_with_titles_are_no
         ("https://example.org/a.pdf", "New", {"page": 1}),
     ]  # fmt: skip
     documents = [piece(f"Text {n}.", f"d{n}", source, title, **place) for n, (source, title, place) in enumerate(parts)]
-    found = Collections(HopfieldRetriever.from_documents(documents, encoder=WordEncoder())).current()
+    found = Overview(HopfieldRetriever.from_documents(documents, encoder=WordEncoder())).collection()
     titles = ["The harbour", "The Sea", "Crew", "Ada", "Bob", "Old", "New"]
     assert [entry.title for entry in found.entries] == titles
     assert [len(entry.numbers) for entry in found.entries] == [2, 2, 2, 1, 1, 1, 1]
@@ -96,15 +95,15 @@ def test_slides_chapters_and_sheets_are_one_document_and_rows_with_titles_are_no
 
 def test_the_collection_follows_its_corpus_and_the_filter(tmp_path: Path) -> None:
     retriever = HopfieldRetriever.from_documents(DOCUMENTS, encoder=WordEncoder(), path=tmp_path / "index")
-    collections = Collections(retriever)
-    before = collections.current()
-    assert collections.current() is before
+    overview = Overview(retriever)
+    before = overview.collection()
+    assert overview.collection() is before
     retriever.add_documents([Document("Seven.", id="new", metadata={"title": "New"})])
-    assert [entry.title for entry in collections.current().entries][-1] == "New"
+    assert [entry.title for entry in overview.collection().entries][-1] == "New"
     retriever.delete(["plain", "bm25.md"])
-    assert len(collections.current().entries) == 4
+    assert len(overview.collection().entries) == 4
     retriever.filter = {"author": "Ada Smith"}
-    assert [entry.title for entry in collections.current().entries] == ["Annual report 2023"]
+    assert [entry.title for entry in overview.collection().entries] == ["Annual report 2023"]
 
 
 @pytest.mark.parametrize(

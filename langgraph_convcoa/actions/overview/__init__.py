@@ -1,1 +1,0 @@
-"""The action that answers questions about a collection as a whole: its documents, their number and topics."""
