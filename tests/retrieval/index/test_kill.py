@@ -48,6 +48,10 @@ class Writers:
         self.process.stdin.flush()
         return int(self.process.stdout.readline().split()[1])
 
+    def reports(self, count):
+        """The next reports of the writer, waited for."""
+        return [self.process.stdout.readline().split() for _ in range(count)]
+
     def kill(self, pid):
         """Kill it, and give back what it reported."""
         os.kill(pid, signal.SIGKILL)
@@ -80,8 +84,9 @@ def test_a_writer_killed_at_50_random_moments_leaves_50_readable_indexes(tmp_pat
     with writers_to(folder) as writers:
         for _ in range(KILLS):
             pid = writers.start()
-            time.sleep(chance.uniform(0.05, 0.6))
-            for done, name in writers.kill(pid):
+            first = writers.reports(chance.randint(1, 60))
+            time.sleep(chance.uniform(0, 0.01))
+            for done, name in [*first, *writers.kill(pid)]:
                 number = int(name)
                 if done == "deleted":
                     del expected[number]
