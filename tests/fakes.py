@@ -150,13 +150,17 @@ class ScriptedModel(BaseChatModel):
         """The model itself: its replies may be messages with calls of the tools."""
         return self
 
-    def _next(self, messages: list[BaseMessage]) -> AIMessage:
+    def _next(self, messages: list[BaseMessage]) -> Any:
         prompt = "\n".join(message.text for message in messages)
         self._prompts.append(prompt)
         reply = self.by_prompt(prompt) if self.by_prompt else self.replies.pop(0)
         if isinstance(reply, BaseException):
             raise reply
-        return reply if isinstance(reply, AIMessage) else AIMessage(str(reply))
+        return reply if isinstance(reply, AIMessage) else str(reply)
+
+    def _message(self, messages: list[BaseMessage]) -> AIMessage:
+        reply = self._next(messages)
+        return reply if isinstance(reply, AIMessage) else AIMessage(reply)
 
     def _generate(
         self,
@@ -166,7 +170,7 @@ class ScriptedModel(BaseChatModel):
         **kwargs: Any,
     ) -> ChatResult:
         usage = {"input_tokens": 10, "output_tokens": 5, "total_tokens": 15}
-        message = self._next(messages).model_copy(update={"usage_metadata": usage})
+        message = self._message(messages).model_copy(update={"usage_metadata": usage})
         return ChatResult(generations=[ChatGeneration(message=message)])
 
     def _stream(
@@ -176,7 +180,7 @@ class ScriptedModel(BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> Iterator[ChatGenerationChunk]:
-        reply = self._next(messages)
+        reply = self._message(messages)
         for start in range(0, len(reply.text), 4):
             yield ChatGenerationChunk(message=AIMessageChunk(reply.text[start : start + 4]))
         for call in reply.tool_calls:

@@ -176,14 +176,14 @@ class WithTools(ScriptedModel):
         return self.bind(tools=tools, **kwargs)
 
     def _generate(self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any) -> ChatResult:
-        text = self._next(messages).text
+        text = self._next(messages)
         if not kwargs.get("tools"):
             return ChatResult(generations=[ChatGeneration(message=AIMessage(text))])
         call = {"name": kwargs["tools"][0]["title"], "args": json.loads(text), "id": "1"}
         return ChatResult(generations=[ChatGeneration(message=AIMessage("", tool_calls=[call]))])
 
     def _stream(self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any) -> Any:
-        text = self._next(messages).text
+        text = self._next(messages)
         for start in range(0, len(text), 5):
             name = kwargs["tools"][0]["title"] if not start else None
             piece = {"name": name, "args": text[start : start + 5], "id": "1" if not start else None, "index": 0}
