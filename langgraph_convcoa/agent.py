@@ -120,7 +120,7 @@ class VerifiedAnswers(AgentMiddleware[VerifiedState, Any, Any]):
         answer = _Answer(self, request)
         response = handler(answer.request)
         if not answer.read(response):
-            return response
+            return _no_answer(response)
         for _ in range(self.corrections):
             if not (wanted := answer.wanted()):
                 break
@@ -140,7 +140,7 @@ class VerifiedAnswers(AgentMiddleware[VerifiedState, Any, Any]):
         answer = await asyncio.to_thread(_Answer, self, request)
         response = await handler(answer.request)
         if not await asyncio.to_thread(answer.read, response):
-            return response
+            return _no_answer(response)
         for _ in range(self.corrections):
             if not (wanted := answer.wanted()):
                 break
@@ -199,9 +199,8 @@ class _Answer:
         turns = history_pairs(request.messages)
         self._question = turns[-1][0] if turns else ""
         self._documents = evidence_of(request.messages, settings.evidence)
-        self._checker = Checker(
-            self._documents, turns[:-1], settings.verifier, self._question, settings.threshold, keep_marks=False
-        )
+        # Earlier answers are no evidence: nobody may have verified them.
+        self._checker = Checker(self._documents, (), settings.verifier, self._question, settings.threshold, keep_marks=False)
         self._draft: list[CheckedSentence] = []
         self._confirmed: list[str] = []
         self._gate: SentenceGate | None = None
@@ -277,7 +276,9 @@ class _Answer:
                 shown = _marked(shown, sentence, self._settings.mark)
                 refused.append((start, len(text) + len(shown)))
             text += shown
-        text = (text + marks.close()).strip() or NOTHING_FOUND
+        gate = self._gate
+        # What was shown already stays.
+        text = (text + marks.close()).strip() or f"{gate.shown if gate else ''}\n\n{NOTHING_FOUND}".strip()
         citations = [citation_of(self._documents[index], index + 1, self._draft) for index in marks.cited]
         titles = {str(document.id): str(document.metadata.get("title") or "") for document in self._documents}
         annotations: list[Any] = [*citation_annotations(text, citations, titles)]
@@ -290,12 +291,16 @@ class _Answer:
             "content": [*others, {"type": "text", "text": text, "annotations": annotations}],
             "response_metadata": {**message.response_metadata, "output_version": "v1"},
         }
-        gate = self._gate
         if gate is not None and gate.shown and text.startswith(gate.shown):
             changed["id"] = gate.message_id
             if rest := text[len(gate.shown) :]:
                 show(rest, gate.message_id)
         return message.model_copy(update=changed), citations
+
+
+def _no_answer(response: ModelResponse[Any]) -> ExtendedModelResponse[Any]:
+    """The response as it is; in the state nothing is left of an earlier answer."""
+    return ExtendedModelResponse(response, Command(update={"citations": [], "unsupported": []}))
 
 
 class _Watcher(BaseCallbackHandler):
@@ -327,7 +332,7 @@ def evidence_of(messages: Sequence[AnyMessage], tools: Collection[str] | None = 
 
 
 def _documents_of(message: ToolMessage) -> list[Document]:
-    found = list(_documents_in(message.artifact))
+    found = [one for one in _documents_in(message.artifact) if one.page_content.strip()]
     if not found and message.text.strip():
         found = [Document(message.text, metadata={"source": message.name or "tool"})]
     return [
@@ -342,7 +347,9 @@ def _documents_in(artifact: Any, depth: int = 0) -> Iterator[Document]:
         yield artifact
     elif isinstance(artifact, Mapping) and isinstance(artifact.get("page_content"), str):
         # Strict checkpoints and LangGraph's server keep a document as its fields.
-        yield Document(artifact["page_content"], id=artifact.get("id"), metadata=dict(artifact.get("metadata") or {}))
+        id_, metadata = artifact.get("id"), artifact.get("metadata")
+        kept = dict(metadata) if isinstance(metadata, Mapping) else {}
+        yield Document(artifact["page_content"], id=None if id_ is None else str(id_), metadata=kept)
     elif isinstance(artifact, list | tuple | Mapping) and depth < _DEPTH:
         for value in artifact.values() if isinstance(artifact, Mapping) else artifact:
             yield from _documents_in(value, depth + 1)
