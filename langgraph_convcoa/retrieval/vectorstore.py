@@ -57,7 +57,8 @@ class VectorStoreCorpus(Corpus):
         same = encoder is None or encoder is embeddings or getattr(encoder, "embeddings", None) is embeddings
         self._shared = self._own is not None and same
         self.encoder: Encoder = RecentEncoder(self._own if self._own and same else as_encoder(encoder), _KEPT)
-        self._states = StateEncoder(self._own) if self._own is not None else None
+        searches = type(store).similarity_search_by_vector is not VectorStore.similarity_search_by_vector
+        self._states = StateEncoder(self._own) if self._own is not None and searches else None
 
     def __len__(self) -> int:
         raise InputError("A vector store does not say how many documents it has; ask the store itself.")
@@ -99,13 +100,15 @@ class VectorStoreCorpus(Corpus):
     def _request(self, asked: Query) -> tuple[str, list[float] | str, dict[str, Any]]:
         """The store's method, its argument (the query state in the store's space, or text), and options."""
         options = {**self.search_kwargs, "k": max(asked.k, self.candidates)}
-        if self._own is None or self._states is None:
+        # Another thread may find out meanwhile that the store is searched by text.
+        states = self._states
+        if self._own is None or states is None:
             asks = [*(question for question, _ in asked.turns[0][-1:] if question), asked.questions[0]]
             return "similarity_search", " ".join(asks), options
         state = asked.states[0]
         if not self._shared:
             weights = {"history_weight": asked.history_weight, "history_beta": asked.history_beta}
-            state = self._states.states(asked.questions, asked.turns, **weights)[0]
+            state = states.states(asked.questions, asked.turns, **weights)[0]
         return _BY_VECTOR, (state * np.float32(self._own.length)).tolist(), options
 
     def _is_by_text_only(self, method: str, error: Exception) -> bool:

@@ -291,3 +291,12 @@ def test_a_store_whose_search_by_vector_is_not_implemented_is_searched_by_text(m
     store.add_documents(DOCUMENTS)
     expected = ids(fetch(VectorStoreCorpus(in_memory()), mode, DOCUMENTS[0].page_content, k=2))
     assert ids(fetch(VectorStoreCorpus(store), mode, DOCUMENTS[0].page_content, k=2)) == expected
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_a_store_that_is_searched_by_text_only_embeds_nothing_itself(mode, encoder):
+    class Remote(TextStore):
+        embeddings = WordEmbeddings()
+
+    Remote.embeddings.embed_query = Remote.embeddings.embed_documents = lambda *_: pytest.fail("embedded")
+    assert ids(fetch(VectorStoreCorpus(Remote(DOCUMENTS), encoder, candidates=2), mode, "Who?", k=1)) == ["sparsemax", "dpr"]

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from safetensors import safe_open
 
+from langgraph_convcoa.errors import RetrievalError, first_line
 from langgraph_convcoa.retrieval.array_file import mapped_tensors
 from langgraph_convcoa.retrieval.encoders.base import DEFAULT_ENCODER, RecentValues, Vectors
 from langgraph_convcoa.retrieval.threads import cores
@@ -101,10 +102,14 @@ class Bert:
         return int(self.weights["embeddings.word_embeddings.weight"].shape[1])
 
     def network(self, *, int8: bool, threads: int = 1) -> OnnxBert:
-        """The network of the model, made once; all users of the model share it."""
+        """The network of the model, made once; all users of the model share it. RetrievalError if it cannot be made."""
         with self._lock:
             if (int8, threads) not in self._networks:
-                self._networks[int8, threads] = OnnxBert(self, int8=int8, threads=threads)
+                try:
+                    self._networks[int8, threads] = OnnxBert(self, int8=int8, threads=threads)
+                except Exception as error:  # onnxruntime raises many types
+                    reason = f"onnxruntime cannot compute the encoder ({first_line(error)})"
+                    raise RetrievalError(f"{reason}; install onnxruntime again, or give another encoder.") from error
             return self._networks[int8, threads]
 
     def learned(self) -> dict[str, Array]:

@@ -147,7 +147,10 @@ class SentenceTransformerEncoder(Encoder):
 
     @cached_property
     def _counter(self) -> Tokenizer:
-        return counting_copy(self.model) if (bert := self._onnx()) is None else bert.tokenizer
+        if (bert := self._onnx()) is not None:
+            return bert.tokenizer
+        with self._lock:
+            return counting_copy(self.model)
 
     @cached_property
     def _bert(self) -> Bert | None:

@@ -191,6 +191,17 @@ def test_a_model_in_torch_stays_in_use(saved: Path) -> None:
     assert np.abs(encoder.encode_passages(texts) - expected).max() > 0.01
 
 
+def test_a_failure_of_onnxruntime_is_named(saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*args: object, **kwargs: object) -> None:
+        raise RuntimeError("no such operator\nand more")
+
+    monkeypatch.setattr("onnxruntime.InferenceSession", fail)
+    encoder = SentenceTransformerEncoder(str(shutil.copytree(saved, tmp_path / "bert")), device="cpu")
+    for encode in (encoder.encode_queries, encoder.encode_passages):
+        with pytest.raises(RetrievalError, match=r"^onnxruntime cannot compute the encoder \(no such operator\); install"):
+            encode(["what is the network"])
+
+
 def changed(name: str, **values: Any) -> Callable[[Path], None]:
     def change(folder: Path) -> None:
         settings = json.loads((folder / name).read_text(encoding="utf-8"))
