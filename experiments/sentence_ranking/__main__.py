@@ -82,7 +82,7 @@ def _fitted(groups: list[Sentences]) -> list[float]:
         total.backward()  # type: ignore[no-untyped-call]
         return total
 
-    optimiser.step(loss)  # type: ignore[arg-type]
+    optimiser.step(loss)  # type: ignore[no-untyped-call]
     return [round(weight, 2) for weight in weights.tolist()]
 
 
