@@ -136,7 +136,8 @@ def cited_parts(text: str) -> list[tuple[str, list[int]]]:
 
 
 def kept_marks(text: str, numbers: Collection[int], most: int) -> str:
-    """A sentence with only the marks of `numbers`, at most `most` in one place. The last of equal marks in a row stays.
+    """A sentence with only the marks of `numbers`, at most `most` in one place. If two places in a row have the same marks,
+    only the last keeps them.
 
     Example:
         >>> kept_marks("It is in New York [2], the other in Louisiana [1][3].", {1, 2}, most=3)

@@ -38,7 +38,7 @@ _LONGEST = 4_000
 """Characters of a claim or a premise that are read."""
 _PACKAGE, _FILE = "langgraph_convcoa.verification", "verifier.safetensors"
 _FEW_WORDS, _FUNCTION_WORDS = 12, 0.08
-"""A shorter text counts as English. A longer one is English if more than this share are English function words."""
+"""A text of fewer words counts as English. A longer text does if more than this share of its words are function words."""
 _OF_A_CLAIM = 0.2
 _HEAD, _BIAS, _SHARED = "head.weight", "head.bias", "shared.weight"
 _TYPES = "embeddings.token_type_embeddings.weight"
@@ -190,7 +190,7 @@ _SAID: set[str] = set()
 def _is_english(claim: str, premise: str) -> bool:
     """Whether enough words of the claim, or of claim and premise together, are English function words.
 
-    A short text counts as English. A table has no function words: a claim with a fifth of them is English with any premise.
+    A short text counts as English. A claim with a fifth of function words does too, since its premise may be a table.
     """
     text = f"{claim[:_LONGEST]} {premise[:_LONGEST]}"
     letters = sum(map(str.isalpha, text))

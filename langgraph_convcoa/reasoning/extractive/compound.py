@@ -122,7 +122,7 @@ def _resolved(parts: list[str]) -> list[str]:
 
 def _meant(part: str, pronouns: list[re.Match[str]], asked: re.Match[str] | None) -> str:
     """What the only pronoun of a part stands for, or ""."""
-    # If a part has a name of its own, its pronoun may mean that. "When was it?" asks about the event, not about the name.
+    # If a part has a name of its own, its pronoun may stand for it. "When was it?" asks about the event, not the name.
     if (
         asked is None
         or len(pronouns) != 1

@@ -39,7 +39,7 @@ class Group:
     def held(self, here: Held, anywhere: Held) -> bool:
         """Whether a passage holds the group.
 
-        The last uncommon word of a name must stand in the passage. Words before it may be initials, or stand in another one.
+        The last uncommon word of a name must stand in the passage. Words before it may be initials or stand elsewhere.
         If all words are common, as in a title, half of them are enough.
         """
         keys = [term for term in self.terms if not term.common and len(term.text) > 1]

@@ -24,7 +24,7 @@ from langgraph_convcoa.text.words import STOP_WORDS, content_words
 ROOT_SHARE = 0.5
 """Weight of the first letters of a long stem, as a share of the stem's weight."""
 HISTORY_WEIGHT = 0.6
-"""How far the turn before pulls the vector of a question that depends on it, as in the retriever's conversation state."""
+"""Weight of the previous turn in the vector of a question that depends on it, as in the retriever's conversation state."""
 
 NEEDED: dict[AnswerType, str] = {"person": "name", "date": "time", "number": "number"}
 """Kinds of question, and the kind of word that their answers must hold."""
@@ -141,12 +141,12 @@ def _weighed(words: Sequence[str], weight: float) -> dict[str, float]:
 
 
 def asks_to_compute(question: str) -> bool:
-    """Whether a question about the rows of a table asks for what no single row says."""
+    """Whether a question about the rows of a table asks for a value that no single row holds, such as a sum."""
     return _COMPUTES.search(question) is not None
 
 
 def of_kind(kind: AnswerType, tokens: Sequence[Token], known: Collection[str] = ()) -> list[bool]:
-    """Whether each token of a sentence is of the wanted kind, with no stem in `known`, the stems of the question.
+    """Whether each token of a sentence is of the wanted kind and new: none of its stems is in `known`, those of the question.
 
     Example:
         >>> from langgraph_convcoa.reasoning.extractive.reading import tokens_of

@@ -23,8 +23,6 @@ WHOLE = 35
 """The best sentence stands whole up to this many words."""
 MIN_STRETCH = 8
 """Words of the shortest clipping."""
-FILL = 10
-"""Words of the shortest beginning of a sentence that is added if words are left."""
 SLACK = 5
 """A clipping that would leave out at most this many words at an end of its sentence includes them."""
 NEARLY = 0.9
@@ -58,11 +56,6 @@ def choose_quotes(ranked: Sequence[Candidate], query: Query, budget: int) -> lis
     priced = (_stretches(worth, price, budget) for price in PRICES)
     chosen = next(stretches for stretches in priced if _cost(stretches) <= budget)
     _lengthen(chosen, pool, budget - _cost(chosen))
-    # The words that are left go to the beginnings of sentences whose best words are too far from their beginnings.
-    for place in (place for place in range(len(pool)) if place not in chosen):
-        size, left = len(pool[place].tokens), budget - _cost(chosen) - 1
-        if left >= min(FILL, size):
-            chosen[place] = 0, min(left, size)
     return [Quote(pool[place].document, _cut(pool[place], *stretch)) for place, stretch in chosen.items()]
 
 
@@ -96,7 +89,7 @@ def answer_chances(candidate: Candidate, query: Query) -> NDArray[np.float64]:
 
 
 def _stretches(worth: Sequence[NDArray[np.float64]], price: float, budget: int) -> dict[int, Stretch]:
-    """A stretch of the best sentence, and the beginning of each further one if it is worth its price.
+    """A stretch of the best sentence, and the beginning of each further sentence that is worth its price.
 
     A further sentence keeps its subject: "…Ada Byron in 1843" would answer a question about something else.
     """
@@ -116,7 +109,7 @@ def _cost(stretches: dict[int, Stretch]) -> int:
 
 
 def _lengthen(chosen: dict[int, Stretch], pool: Sequence[Candidate], left: int) -> None:
-    """Lengthen the stretches by the words that are left, the best first. A beginning is added whole or not at all."""
+    """Lengthen the stretches, the best first, by the words that are left. A missing beginning is added whole or not at all."""
     for place, (first, end) in chosen.items():
         before = first if first <= left else 0
         after = min(len(pool[place].tokens) - end, left - before)

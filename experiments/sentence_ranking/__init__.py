@@ -1,0 +1,1 @@
+"""The weights of the sentence ranking of answers without a model."""
