@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from langgraph_convcoa.cli.documents import open_cache
 from langgraph_convcoa.datasets.read import load_part
-from langgraph_convcoa.nodes.act import EXTRACTIVE_K
+from langgraph_convcoa.nodes.plan import EXTRACTIVE_K
 from langgraph_convcoa.reasoning.extractive.coverage import cover
 from langgraph_convcoa.reasoning.extractive.query import make_query
 from langgraph_convcoa.reasoning.extractive.sentence_ranking import Candidate, rank_sentences
