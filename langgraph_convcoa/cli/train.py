@@ -93,6 +93,8 @@ def train(
       convcoa train data/mine --out small.model --head
       convcoa evaluate retrieval data/mine --model my.model
     """
+    # Before transformers' Trainer is imported, which fails without accelerate.
+    require("training", "train", "accelerate", *(["tensorboard"] if logs is not None else []))
     settings = options.settings()
     from langgraph_convcoa.cli.documents import open_cache
     from langgraph_convcoa.retrieval.encoders.base import DEFAULT_ENCODER
@@ -180,6 +182,7 @@ def train_verifier(
       convcoa train-verifier mine.jsonl --out my.verifier --steps 3000 --resume
       convcoa evaluate verification test.jsonl --verifiers default,my.verifier/verifier.safetensors
     """
+    require("training", "train", "accelerate")
     from langgraph_convcoa.datasets.labelled_claims import packaged_claims, read_claims
     from langgraph_convcoa.training.verifier import VerifierSettings, train_verifier
     from langgraph_convcoa.verification.trained import packaged_verifier
