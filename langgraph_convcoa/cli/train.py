@@ -22,7 +22,7 @@ from langgraph_convcoa.cli.options import (
     option,
     panel,
 )
-from langgraph_convcoa.errors import InputError, first_line, redact
+from langgraph_convcoa.errors import InputError, first_line, redact, require
 
 if TYPE_CHECKING:
     from langchain_core.documents import Document
