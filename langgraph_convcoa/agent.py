@@ -37,13 +37,10 @@ from langgraph_convcoa.verification.answers import CheckedSentence, Checker, Sen
 from langgraph_convcoa.verification.trained import as_verifier
 from langgraph_convcoa.verification.verifier import Verifier
 
-NOTHING_FOUND = "The results of the tools hold no answer to this question."
-"""The answer if no sentence is left."""
-_MOST_CHARACTERS = 200_000
-"""Characters of one tool result, and of one document, that count as evidence."""
+NOTHING_FOUND = "The results of the tools hold no answer to this question."  # The answer if no sentence is left.
+_MOST_CHARACTERS = 200_000  # Characters of one tool result, and of one document, that count as evidence.
 _MOST_CORRECTIONS = 2
-_DEPTH = 3
-"""Lists and mappings inside each other, in an artifact, that are searched for documents."""
+_DEPTH = 3  # Lists and mappings inside each other, in an artifact, that are searched for documents.
 
 
 class VerifiedState(AgentState[Any]):

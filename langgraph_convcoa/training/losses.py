@@ -14,10 +14,8 @@ from langgraph_convcoa.hopfield.functional import associate
 from langgraph_convcoa.retrieval.scoring.patterns import Patterns
 from langgraph_convcoa.training.data import EncodedExample, QueryItem
 
-SCALE = 20.0
-"""Factor of scores of unit vectors before a softmax (a temperature of 1/20)."""
-Ranked = EncodedExample | QueryItem
-"""A question with its memory sets: all that answer it, one of these, and wrong sets."""
+SCALE = 20.0  # Factor of scores of unit vectors before a softmax (a temperature of 1/20).
+Ranked = EncodedExample | QueryItem  # A question with its memory sets: all that answer it, one of these, and wrong sets.
 
 
 @dataclass(frozen=True, eq=False)

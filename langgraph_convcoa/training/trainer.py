@@ -33,8 +33,7 @@ Batches = Callable[[int, np.random.Generator], Sequence[Sequence[int]]]
 """The batches of an epoch: (number of the epoch, random numbers) -> lists of indexes of items."""
 
 _SETTINGS = "training.json"
-_FREE = ("command", "checkpoint_every")
-"""Settings that may change when a training is resumed."""
+_FREE = ("command", "checkpoint_every")  # Settings that may change when a training is resumed.
 
 
 @dataclass(frozen=True)

@@ -36,16 +36,13 @@ from langgraph_convcoa.errors import InputError
 _DESCRIPTION = re.compile(r'\(description\s+(?:"((?:[^"\\]|\\.)*)"|([^()\s][^()]*?))\s*\)')
 _ESCAPE = re.compile(r"\\(.)")
 SOCIAL_ANSWERS = ("answerA", "answerB", "answerC")
-TRUTHFULQA = {"Question", "Best Answer", "Correct Answers"}
-"""Columns of TruthfulQA."""
-TASK = "BIG-bench task"
-"""Key for the name of a task, which a BIG-bench file has at the top."""
+TRUTHFULQA = {"Question", "Best Answer", "Correct Answers"}  # Columns of TruthfulQA.
+TASK = "BIG-bench task"  # Key for the name of a task, which a BIG-bench file has at the top.
 _KEPT = ("type", "level", "evidences", "question_decomposition")
 _MIDNIGHT = "T00:00:00Z"
 _LABELS = ("SUPPORTS", "REFUTES", "NOT ENOUGH INFO")
 _CLAIM = "Does the evidence support or refute this claim? Answer SUPPORTS, REFUTES or NOT ENOUGH INFO."
-PARAGRAPHS = "_paragraphs.json"
-"""Ending of the names of StrategyQA's paragraph files, which hold no questions."""
+PARAGRAPHS = "_paragraphs.json"  # Ending of the names of StrategyQA's paragraph files, which hold no questions.
 
 
 def multiple_choice(row: Row, question: str, choices: Sequence[str], right: Sequence[int]) -> tuple[str, tuple[str, ...]]:

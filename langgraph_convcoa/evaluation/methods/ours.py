@@ -31,8 +31,7 @@ from langgraph_convcoa.reasoning.messages import render
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 
 _ReasonerFactory = Callable[[Kit], Reasoner]
-_MOST_THREADS = 256
-"""Number of conversations whose threads are kept. It must exceed the number that runs at once."""
+_MOST_THREADS = 256  # Number of conversations whose threads are kept. It must exceed the number that runs at once.
 _PATIENT = 600.0
 """Seconds for a look-up: many questions at a time are slow on a small machine, and no other method has a limit."""
 _NOT_COMPARED = re.compile(r"\[\d+\]|\s")

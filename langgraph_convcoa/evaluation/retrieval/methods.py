@@ -21,8 +21,7 @@ RETRIEVER = {
     "dense": "hybrid without BM25; also untrained-dense and trained-dense",
 }
 DENSE = "-dense"
-RETRIEVAL_METHODS = PLAIN | RETRIEVER
-"""Descriptions by name. Further methods can be given to `evaluate_retrieval`."""
+RETRIEVAL_METHODS = PLAIN | RETRIEVER  # Descriptions by name. Further methods can be given to `evaluate_retrieval`.
 
 
 _PEERS = "The ideas of other papers are in a checkout of the repository: python -m experiments.peers DATA"

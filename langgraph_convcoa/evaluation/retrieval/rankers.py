@@ -25,11 +25,8 @@ from langgraph_convcoa.retrieval.progress import Progress
 from langgraph_convcoa.retrieval.query.model import UNTRAINED, RetrieverModel
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 
-_DEPTH = 100
-"""Number of documents in a ranking."""
-Ranker = Callable[[Sequence[Query]], list[list[str]]]
-"""Ranks documents for each query: their ids, best first."""
-
+_DEPTH = 100  # Number of documents in a ranking.
+Ranker = Callable[[Sequence[Query]], list[list[str]]]  # Ranks documents for each query: their ids, best first.
 _TEXTS: dict[str, Callable[[Query], str]] = {
     "question": lambda query: query.question,
     "two-turns": lambda query: query.two_turns,

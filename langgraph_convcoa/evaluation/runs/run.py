@@ -27,9 +27,7 @@ from langgraph_convcoa.retrieval.progress import Progress, track
 from langgraph_convcoa.state import UsageCounter
 from langgraph_convcoa.training.interruption import interruptions
 
-PATIENCE = 10
-"""The run ends after this many hopeless failures in a row."""
-
+PATIENCE = 10  # The run ends after this many hopeless failures in a row.
 # These include a spent quota, and a rate limit that outlasts the client's retries: the run can be resumed later.
 _HOPELESS = (401, 402, 403, 404, 429)
 _T = TypeVar("_T")

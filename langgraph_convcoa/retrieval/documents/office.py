@@ -25,8 +25,7 @@ _MOST_PARTS = 10_000
 _MOST_BYTES = 300_000_000
 _UNSUSPECTED, _MOST_RATIO = 20_000_000, 200
 """A package that unpacks to more than 20 MB and to more than 200 times its size is refused."""
-_OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
-"""First bytes of Office files from before 2007, and of encrypted Office documents."""
+_OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"  # First bytes of Office files from before 2007, and of encrypted Office documents.
 _XML = (".xml", ".rels", ".opf", ".ncx", ".xhtml", ".html", ".htm", ".vml")
 _ENTITIES = (b"<!ENTITY", "<!ENTITY".encode("utf-16-le")[:-1])
 _READ_AT_ONCE = 1_000_000

