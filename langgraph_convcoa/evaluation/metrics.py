@@ -20,7 +20,7 @@ from langgraph_convcoa.text.citations import without_marks
 from langgraph_convcoa.text.matching import known_references, match_answer
 
 Numbers = npt.NDArray[np.float64]
-MEASURES = ("cover_em", "em", "f1", "rouge_l")  # The keys of `answer_metrics`.
+MEASURES = ("cover_em", "em", "f1", "rouge_l")  #: The keys of `answer_metrics`.
 _TESTS_AT_ONCE = 500
 _DIGITS = 9
 

@@ -30,7 +30,7 @@ from langgraph_convcoa.evaluation.retrieval.methods import PLAIN, check_retrieva
 from langgraph_convcoa.evaluation.retrieval.rankers import Pool, Ranker, Rankers, as_ranker, index_pool, passage_pool
 from langgraph_convcoa.retrieval.encoders.base import Encoder
 from langgraph_convcoa.retrieval.encoders.cache import PatternCache
-from langgraph_convcoa.retrieval.encoders.choice import as_encoder
+from langgraph_convcoa.retrieval.encoders.embeddings import as_encoder
 from langgraph_convcoa.retrieval.index.index import Index
 from langgraph_convcoa.retrieval.progress import Progress, track
 from langgraph_convcoa.retrieval.query.model import RetrieverModel, model_for, opened_model

@@ -1,9 +1,9 @@
-"""An encoder around any LangChain `Embeddings`."""
+"""An encoder around any LangChain `Embeddings`, the choice of an encoder, and the settings that open it again."""
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,10 +11,16 @@ from langchain_core.embeddings import Embeddings
 
 from langgraph_convcoa.errors import ConvCoAError, InputError, RetrievalError, first_line
 from langgraph_convcoa.retrieval.encoders.base import Encoder, RecentValues, Vectors, normalised
+from langgraph_convcoa.retrieval.encoders.sentence_transformer import SentenceTransformerEncoder
 
 # Number of questions whose vectors are kept: a turn encodes its question several times.
 _KEPT = 1024
 _NAME_ATTRIBUTES = ("model", "model_name", "model_id", "deployment", "repo_id")
+_EARLIER = {
+    *(("dtype", dtype) for dtype in ("auto", "bfloat16", "torchao-int8")),
+    *(("attention", "auto"), ("attention", "softmax"), ("pooling", "auto"), ("windows", "apart")),
+}
+"""Settings of earlier releases, whose vectors are nearly the same."""
 
 
 class EmbeddingsEncoder(Encoder):
@@ -106,3 +112,39 @@ def _fingerprint(embeddings: Embeddings) -> str:
         if isinstance(model, str) and model:
             return f"{kind}:{model}:{getattr(embeddings, 'dimensions', None)}"
     return f"{kind}:{uuid.uuid4().hex}"
+
+
+def as_encoder(encoder: Encoder | Embeddings | str | None) -> Encoder:
+    """An encoder from None (the default), a model name or folder, embeddings, or an encoder; InputError for others.
+
+    Example:
+        >>> as_encoder(None)
+        SentenceTransformerEncoder('sentence-transformers/all-MiniLM-L6-v2', dtype='int8')
+    """
+    if encoder is None:
+        return SentenceTransformerEncoder()
+    if isinstance(encoder, str):
+        return SentenceTransformerEncoder(encoder)
+    if isinstance(encoder, Embeddings):
+        return EmbeddingsEncoder(encoder)
+    # Looked up in the class: an encoder's properties may load a model.
+    if all(hasattr(type(encoder), member) for member in ("encode_queries", "encode_passages", "count_tokens")):
+        return encoder
+    raise InputError(f"An encoder must be an Encoder, LangChain Embeddings or a model name, not {type(encoder).__name__}.")
+
+
+def encoder_settings(encoder: Encoder) -> dict[str, str] | None:
+    """The settings for `encoder_from_settings`; None for an encoder that cannot be opened by name."""
+    return {"name": encoder.model_name, "dtype": encoder.dtype} if isinstance(encoder, SentenceTransformerEncoder) else None
+
+
+def encoder_from_settings(settings: Mapping[str, str]) -> Encoder:
+    """Open the encoder of these `encoder_settings`; RetrievalError for unknown settings, such as those of another release."""
+    settings = {key: value for key, value in settings.items() if (key, value) not in _EARLIER}
+    try:
+        if not {"name"} <= set(settings) <= {"name", "dtype"}:
+            raise InputError(f"they are {dict(settings)}")
+        return SentenceTransformerEncoder(settings["name"], dtype=settings.get("dtype", "int8"))
+    except InputError as error:
+        message = f"The encoder's settings are not known here ({error}); index again, or give the encoder."
+        raise RetrievalError(message) from error
