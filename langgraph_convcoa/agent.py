@@ -204,9 +204,10 @@ class _Answer:
         self._gate: SentenceGate | None = None
         if self._documents and isinstance(request.model, BaseChatModel) and is_followed(get_config()):
             self._gate = SentenceGate(self._checker, show)
+            held: Any = request.model.callbacks  # A list of handlers, a manager of them, or None.
             hidden = {
                 "tags": [*(request.model.tags or []), TAG_NOSTREAM],
-                "callbacks": [*_handlers(request.model.callbacks), _Watcher(self._gate)],
+                "callbacks": [*(getattr(held, "handlers", held) or ()), _Watcher(self._gate)],
             }
             self.request = request.override(model=request.model.model_copy(update=hidden))
 
@@ -350,8 +351,3 @@ def _marked(shown: str, sentence: CheckedSentence, mark: str) -> str:
     if not mark:
         return shown
     return f"{shown}\n\n{mark}" if sentence.block else before_stop(shown, f" {mark}")
-
-
-def _handlers(callbacks: Any) -> list[BaseCallbackHandler]:
-    """The handlers of a model, which holds a list or a manager of them, or None."""
-    return list(getattr(callbacks, "handlers", callbacks) or ())

@@ -1,7 +1,4 @@
-"""The classes `Query` and `Dataset`, and the training and development parts of a data set.
-
-The parts are split by conversation: no conversation is in both.
-"""
+"""The classes `Query` and `Dataset`, and the training and development parts of a data set, which share no conversation."""
 
 from __future__ import annotations
 

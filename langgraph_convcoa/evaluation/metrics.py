@@ -138,8 +138,7 @@ def bootstrap_interval(samples: Sequence[Sample], *, resamples: int = 2000, seed
         sums, counts = sample.totals()
         drawn = generator.multinomial(len(counts), np.full(len(counts), 1 / len(counts)), size=resamples).astype(np.float64)
         means.append(drawn @ sums / (drawn @ counts)[:, None])
-    macro = np.mean(means, axis=0)
-    low, high = np.quantile(macro, [0.025, 0.975], axis=0)
+    low, high = np.quantile(np.mean(means, axis=0), [0.025, 0.975], axis=0)
     return low, high
 
 

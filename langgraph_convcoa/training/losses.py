@@ -39,10 +39,8 @@ class MemorySets:
 
 
 def memory_scores(states: Tensor, sets: MemorySets, *, beta: float = 10.0) -> Tensor:
-    """The scores (q, m) of memory sets for states (q, d), with a gradient; retrieval ranks by the same scores.
-
-    score(x, Y) = <x, y_0> + sum_j sparsemax(beta <x, y_j>)_j <x, y_j>.
-    """
+    """The scores (q, m) of memory sets for states (q, d), with a gradient; retrieval ranks by the same scores."""
+    # score(x, Y) = <x, y_0> + sum_j sparsemax(beta <x, y_j>)_j <x, y_j>.
     products = torch.einsum("qd,mwd->qmw", states, sets.windows)
     weights = associate(products, beta=beta, mask=sets.mask)
     return states @ sets.whole.T + (weights * products).sum(dim=-1)

@@ -119,14 +119,12 @@ class Unfinished:
 
 @contextmanager
 def writable(folder: str | Path) -> Iterator[None]:
-    """Raise RetrievalError if the block cannot write to a folder.
-
-    On a full disk torch raises RuntimeError, and safetensors and tokenizers have errors of their own.
-    """
+    """Raise RetrievalError if the block cannot write to a folder."""
     try:
         yield
     except ConvCoAError:
         raise
+    # On a full disk torch raises RuntimeError, and safetensors and tokenizers have errors of their own.
     except Exception as error:
         reason = getattr(error, "strerror", None) or first_line(error)
         raise RetrievalError(f"{folder} cannot be written ({reason}): free space or name another folder.") from error

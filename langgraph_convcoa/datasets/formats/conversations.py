@@ -266,5 +266,4 @@ def _history(turns: list[Row]) -> tuple[tuple[str, str], ...]:
 
 
 def _conversation(identity: str) -> str:
-    # An id holds the ids of the conversation and the turn: 2c07...<::>3.
-    return identity.rpartition("<::>")[0]
+    return identity.rpartition("<::>")[0]  # An id holds the ids of the conversation and the turn: 2c07...<::>3.

@@ -83,15 +83,13 @@ def _described(row: Row) -> tuple[str, ...]:
 
 
 def read_bigbench(row: Row) -> Entries:
-    """An example of a task of BIG-bench.
-
-    Many tasks write the right choice first, so the choices are sorted by a hash: otherwise "(A)" would always be right.
-    """
+    """An example of a task of BIG-bench."""
     question = row.text("input").strip()
     if "target_scores" in row:
         scores = row.object("target_scores")
         if not scores or not all(isinstance(score, int | float) for score in scores.values()):
             raise row.error("`target_scores` must be an object of numbers.")
+        # Many tasks write the right choice first: without the sorting by a hash "(A)" would always be right.
         choices = sorted(scores, key=lambda choice: hashlib.sha256(f"{question}\n{choice}".encode()).digest())
         best = max(scores.values())
         right = [place for place, choice in enumerate(choices) if scores[choice] == best and best > 0]

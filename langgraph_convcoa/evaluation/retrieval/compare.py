@@ -16,6 +16,7 @@ from langchain_core.retrievers import BaseRetriever
 
 from langgraph_convcoa.datasets.queries import Dataset
 from langgraph_convcoa.errors import InputError
+from langgraph_convcoa.evaluation.methods.registry import PLAIN, check_retrieval_methods, retrieval_kind
 from langgraph_convcoa.evaluation.metrics import (
     Sample,
     bootstrap_interval,
@@ -26,7 +27,6 @@ from langgraph_convcoa.evaluation.metrics import (
     reciprocal_rank,
 )
 from langgraph_convcoa.evaluation.reports import Report, Table, shown
-from langgraph_convcoa.evaluation.retrieval.methods import PLAIN, check_retrieval_methods, retrieval_kind
 from langgraph_convcoa.evaluation.retrieval.rankers import Pool, Ranker, Rankers, as_ranker, index_pool, passage_pool
 from langgraph_convcoa.retrieval.encoders.base import Encoder
 from langgraph_convcoa.retrieval.encoders.cache import PatternCache

@@ -13,7 +13,7 @@ from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
 
 from langgraph_convcoa.datasets.queries import Dataset, Query
-from langgraph_convcoa.evaluation.retrieval.methods import DENSE, retrieval_kind
+from langgraph_convcoa.evaluation.methods.registry import DENSE, retrieval_kind
 from langgraph_convcoa.retrieval.corpus import read
 from langgraph_convcoa.retrieval.documents.split import document_id, pattern_text
 from langgraph_convcoa.retrieval.encoders.base import DelegatingEncoder, Encoder, Vectors

@@ -1,7 +1,4 @@
-"""The folder of a run: its settings, its answers line by line, and the replies of the model.
-
-The replies are cached by request, so that a resumed run pays for no reply twice.
-"""
+"""The folder of a run: settings, answers line by line, and cached replies, so that a resumed run pays for no reply twice."""
 
 from __future__ import annotations
 

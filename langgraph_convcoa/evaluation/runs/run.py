@@ -1,7 +1,4 @@
-"""Executes a run: methods answer the questions of a data set, conversations in parallel, turns in order.
-
-Also here: the costs of a question (`Meter`), and which failures end a run.
-"""
+"""Executes a run: conversations in parallel, turns in order; the costs of a question, and the failures that end a run."""
 
 from __future__ import annotations
 

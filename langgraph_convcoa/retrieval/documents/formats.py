@@ -1,7 +1,4 @@
-"""Readers of plain text, CSV, JSON, PDF and pictures. They turn a file into pieces of text with an id and a title.
-
-The program `tesseract` reads the text in pictures, if it is installed.
-"""
+"""Readers of plain text, CSV, JSON, PDF and (with the program `tesseract`) pictures: a file becomes pieces of text."""
 
 from __future__ import annotations
 
@@ -296,8 +293,7 @@ def _page_text(page: Any, end: float) -> str | None:
 
 def _recognised(image: bytes, seconds: float) -> str:
     """The text of a picture, with form feeds between pages; empty if the program cannot read it."""
-    languages = "+".join(_languages()) or "eng"
-    return _run(["stdin", "stdout", "-l", languages], image, seconds)
+    return _run(["stdin", "stdout", "-l", "+".join(_languages()) or "eng"], image, seconds)
 
 
 @lru_cache(maxsize=1)

@@ -210,8 +210,7 @@ class DocumentFiles:
         """The texts of a file that are not blank; DocumentError if it cannot be read, or all files hold too much text."""
         file = self._folder / name
         left = self._max_bytes - self._used
-        inside = None if self.single else self._folder
-        pieces, used = _read(file, suffix_of(file), inside, left, self._workers)
+        pieces, used = _read(file, suffix_of(file), None if self.single else self._folder, left, self._workers)
         if used > left:
             raise TooMuchTextError(
                 f"{self._root} holds more than {self._max_bytes / 1e6:g} MB of text (the limit was reached at {name}): "

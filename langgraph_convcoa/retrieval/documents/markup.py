@@ -52,10 +52,7 @@ _TITLE_FIELD = re.compile(r"^title:[ \t]*[\"']?(.+?)[\"']?[ \t]*$", re.MULTILINE
 
 
 def read_markdown(data: bytes) -> list[Piece]:
-    r"""The text of a Markdown document without its marks; the title comes from the front matter or the first heading.
-
-    Rows of tables are lines "column: value".
-    """
+    r"""The text of a Markdown document without its marks; the title comes from the front matter or the first heading."""
     from markdown_it import MarkdownIt
 
     text = decode(data).replace("\r\n", "\n")
@@ -191,10 +188,7 @@ def _paragraphs(soup: BeautifulSoup) -> list[str]:
 
 
 def _visible(page: Tag) -> Iterator[str]:
-    """The text of a page in order, with NUL at the start and end of a block.
-
-    Without recursion: unclosed tags nest the tree very deeply.
-    """
+    """The text of a page in order, with NUL around a block. It does not recurse: unclosed tags nest the tree very deeply."""
     from bs4.element import CData, NavigableString, Tag
 
     left: list[PageElement | str] = [page]

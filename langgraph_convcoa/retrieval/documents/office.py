@@ -175,8 +175,7 @@ def _slide_comments(slide: Any) -> Iterator[str]:
 
     for relation in slide.part.rels.values():
         if not relation.is_external and relation.reltype.endswith(_COMMENTS):
-            tree = parse_xml(relation.target_part.blob)
-            for comment in tree.iter("{*}cm", "{*}reply"):
+            for comment in parse_xml(relation.target_part.blob).iter("{*}cm", "{*}reply"):
                 # A reply is nested in its comment.
                 parts = comment.xpath("./*[local-name()='text' or local-name()='txBody']")
                 if text := _line(" ".join("".join(part.itertext()) for part in parts)):
@@ -265,10 +264,7 @@ def _line(text: str) -> str:
 
 
 def read_epub(stream: BinaryIO, limit: int) -> Iterator[Piece]:
-    """The parts of an EPUB book in the order of its spine. A title is the book's title and the part's first heading.
-
-    The parts are parsed as HTML, which cannot declare entities.
-    """
+    """The parts of an EPUB book in the order of its spine. A title is the book's title and the part's first heading."""
     with package(stream, ".epub") as archive:
         place = str(_soup(archive, "META-INF/container.xml").find("rootfile")["full-path"])  # type: ignore[index]
         book = _soup(archive, place)
@@ -294,6 +290,7 @@ def read_epub(stream: BinaryIO, limit: int) -> Iterator[Piece]:
 
 
 def _soup(archive: ZipFile, name: str) -> BeautifulSoup:
+    # As HTML, which cannot declare entities.
     return parsed_html(decode_page(archive.read(name)))
 
 

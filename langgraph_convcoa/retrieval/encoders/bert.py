@@ -124,10 +124,8 @@ _OPENED: WeakValueDictionary[tuple[str, int, int], Bert] = WeakValueDictionary()
 
 
 def bert_of(name: str, device: str | None) -> Bert | None:
-    """The BERT of a name or folder; None if it is of another kind or should be computed on another device than the processor.
-
-    With `device` None, sentence-transformers chooses the device if the machine has an accelerator.
-    """
+    """The BERT of a name or folder; None if it is of another kind or is for another device than the processor."""
+    # Without a device, sentence-transformers chooses it if the machine has an accelerator.
     accelerated = not sys.platform.startswith("linux") or any(Path("/dev", name).exists() for name in _ACCELERATORS)
     if device not in (None, "cpu") or (device is None and accelerated):
         return None
@@ -407,11 +405,9 @@ class _Graph:
 
 
 def _quantised_weight(weight: Array) -> tuple[npt.NDArray[np.int8], Array]:
-    """A weight (inputs, outputs) as signed bytes, and one scale for each output.
-
-    Processors without VNNI add two neighbouring products in 16 bits. 255 (w_1 + w_2) stays below 2^15 if w_1 + w_2 is at most
-    128 in absolute value, so the scale also bounds the sums of neighbours.
-    """
+    """A weight (inputs, outputs) as signed bytes, and one scale for each output."""
+    # Processors without VNNI add two neighbouring products in 16 bits. 255 (w_1 + w_2) stays below 2^15 if w_1 + w_2 is at
+    # most 128 in absolute value, so the scale also bounds the sums of neighbours.
     even = len(weight) // 2 * 2
     pairs = np.abs(weight[0:even:2] + weight[1:even:2]).max(axis=0, initial=0)
     scales = np.maximum(np.maximum(np.abs(weight).max(axis=0), pairs), 1e-9) / np.float32(_LARGEST)

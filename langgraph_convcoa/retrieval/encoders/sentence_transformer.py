@@ -173,12 +173,11 @@ class SentenceTransformerEncoder(Encoder):
 
 def load_model(name: str, device: str | None) -> SentenceTransformer:
     """Load the model of a name or folder. The default model is taken from the extra `offline` if that is installed."""
-    location = resolved(name)
     try:
         with quiet():
             from sentence_transformers import SentenceTransformer
 
-            model = SentenceTransformer(location, device=device)
+            model = SentenceTransformer(resolved(name), device=device)
     # The hub, the file formats and torch raise many types.
     except Exception as error:
         remedy = 'pip install "langgraph-convcoa[offline]" or give an encoder'
