@@ -22,10 +22,9 @@ from langgraph_convcoa.datasets.queries import Dataset
 from langgraph_convcoa.errors import ConvCoAError, InputError, RetrievalError, check_least, first_line, require
 from langgraph_convcoa.files import replacing
 from langgraph_convcoa.retrieval.encoders.cache import PatternCache
-from langgraph_convcoa.retrieval.progress import Progress, track
+from langgraph_convcoa.retrieval.progress import Progress, interruptions, track
 from langgraph_convcoa.retrieval.query.model import RetrieverModel, check_model_folder
 from langgraph_convcoa.training.data import TrainingData
-from langgraph_convcoa.training.interruption import interruptions
 
 Module = TypeVar("Module", bound=nn.Module)
 Item = TypeVar("Item")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -37,13 +38,9 @@ from langgraph_convcoa.retrieval.query.model import RetrieverModel, model_for, o
 
 METRICS: dict[str, Callable[[Sequence[str], Sequence[str]], float]] = {
     "MRR": reciprocal_rank,
-    "Recall@1": lambda ranking, gold: recall(ranking, gold, 1),
-    "Recall@5": lambda ranking, gold: recall(ranking, gold, 5),
-    "Recall@10": lambda ranking, gold: recall(ranking, gold, 10),
-    "Recall@100": lambda ranking, gold: recall(ranking, gold, 100),
-    "All@5": lambda ranking, gold: found_all(ranking, gold, 5),
-    "All@10": lambda ranking, gold: found_all(ranking, gold, 10),
-    "nDCG@10": lambda ranking, gold: ndcg(ranking, gold, 10),
+    **{f"Recall@{k}": partial(recall, k=k) for k in (1, 5, 10, 100)},
+    **{f"All@{k}": partial(found_all, k=k) for k in (5, 10)},
+    "nDCG@10": partial(ndcg, k=10),
 }
 """Functions of a ranking and the gold ids. All@k is the share of the questions with all gold passages among the first k; it
 equals Recall@k if each question has one gold passage."""

@@ -46,8 +46,7 @@ _RECENT = 4096
 _MICROSOFT = "com.microsoft"
 _OPSET, _IR_VERSION = 17, 8
 _LARGEST = 127
-# GELU is never below -0.17: 16 of the 256 levels stand for negative values.
-_BELOW, _LOWEST = 16, 0.171
+_BELOW, _LOWEST = 16, 0.171  # GELU is never below -0.17: 16 of the 256 levels stand for negative values.
 # Sentences of many kinds, which show how large the activations of a model become.
 _SENTENCES = (
     "What is the name of the first book that she wrote, and when was it published?",

@@ -13,8 +13,7 @@ from langgraph_convcoa.errors import ConvCoAError, InputError, RetrievalError, f
 from langgraph_convcoa.retrieval.encoders.base import Encoder, RecentValues, Vectors, normalised
 from langgraph_convcoa.retrieval.encoders.sentence_transformer import SentenceTransformerEncoder
 
-# Number of questions whose vectors are kept: a turn encodes its question several times.
-_KEPT = 1024
+_KEPT = 1024  # Number of questions whose vectors are kept: a turn encodes its question several times.
 _NAME_ATTRIBUTES = ("model", "model_name", "model_id", "deployment", "repo_id")
 _EARLIER = {
     *(("dtype", dtype) for dtype in ("auto", "bfloat16", "torchao-int8")),
