@@ -183,15 +183,11 @@ def _told(output: Mapping[str, Any]) -> tuple[str, list[Document]]:
 
 
 class _Answer:
-    """One reply of an agent's model, from the request to the verified message.
-
-    Attributes:
-        request: The request; if its stream is followed, with a model whose reply is shown sentence by sentence.
-        failure: Why the model gave no corrections.
-    """
+    """One reply of an agent's model, from the request to the verified message."""
 
     def __init__(self, settings: VerifiedAnswers, request: ModelRequest[Any]) -> None:
-        self.request, self.failure = request, ""
+        self.request = request  # If its stream is followed, with a model whose reply is shown sentence by sentence.
+        self.failure = ""  # Why the model gave no corrections.
         self._settings = settings
         turns = history_pairs(request.messages)
         self._question = turns[-1][0] if turns else ""

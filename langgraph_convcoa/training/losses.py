@@ -94,9 +94,7 @@ def ranking_loss(
     return dpr_loss(scores, positives, gold_mask([item.gold for item in items], sets, states.device), scale=scale)
 
 
-def distillation_loss(
-    states: Tensor, targets: Tensor, *, cosine: float = 1.0, contrast: float = 1.0, scale: float = SCALE
-) -> Tensor:
+def distillation_loss(states: Tensor, targets: Tensor, *, cosine: float = 1.0, contrast: float = 1.0) -> Tensor:
     """Distance of the states of questions in conversation from the vectors of the same questions in full, both (q, d).
 
     The sum of one minus the cosine, and of the negative log-likelihood of a state's own target among all targets of the batch.
@@ -109,5 +107,5 @@ def distillation_loss(
     if contrast:
         alike = targets @ targets.T > 1 - 1e-5
         numbers = torch.arange(len(states), device=states.device)
-        loss = loss + contrast * dpr_loss(states @ targets.T, numbers, alike, scale=scale)
+        loss = loss + contrast * dpr_loss(states @ targets.T, numbers, alike)
     return loss

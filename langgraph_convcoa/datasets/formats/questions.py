@@ -46,10 +46,7 @@ PARAGRAPHS = "_paragraphs.json"  # Ending of the names of StrategyQA's paragraph
 
 
 def multiple_choice(row: Row, question: str, choices: Sequence[str], right: Sequence[int]) -> tuple[str, tuple[str, ...]]:
-    """A question with its choices, in the form of Pan et al. 2024a, and the right choices, without and with their letters.
-
-    `right` holds the indexes of the right choices. It is empty if they are not known.
-    """
+    """A question with its choices, in the form of Pan et al. 2024a, and the right choices, without and with their letters."""
     if len(choices) > len(ascii_uppercase):
         raise row.error(f"{len(choices)} choices, and only {len(ascii_uppercase)} letters for them.")
     bare = [choice.strip() for choice in choices]
