@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from langchain_core.embeddings import Embeddings
 
-from langgraph_convcoa.errors import ConvCoAError, InputError, RetrievalError, first_line
+from langgraph_convcoa.errors import ConvCoAError, InputError, RetrievalError, check_least, first_line
 from langgraph_convcoa.retrieval.encoders.base import Encoder, RecentValues, Vectors, normalised
 from langgraph_convcoa.retrieval.encoders.sentence_transformer import SentenceTransformerEncoder
 
@@ -48,14 +48,11 @@ class EmbeddingsEncoder(Encoder):
         count_tokens: Callable[[str], int] | None = None,
         batch_size: int = 64,
     ) -> None:
-        for setting, value, least in (("max_tokens", max_tokens, 16), ("batch_size", batch_size, 1)):
-            if value < least:
-                raise InputError(f"{setting} must be at least {least}, not {value}.")
         self.embeddings = embeddings
         self.name = name or _fingerprint(embeddings)
-        self.max_tokens = max_tokens
+        self.max_tokens, self.batch_size = max_tokens, batch_size
+        check_least(self, max_tokens=16, batch_size=1)
         self._count = count_tokens
-        self._batch_size = batch_size
         self._dimension: int | None = None
         self._queries = RecentValues[str, Vectors](_KEPT)
 
@@ -76,7 +73,7 @@ class EmbeddingsEncoder(Encoder):
         return np.stack([found[text] for text in texts]) if texts else self._vectors([], 0)
 
     def encode_passages(self, texts: Sequence[str]) -> Vectors:
-        batches = (texts[start : start + self._batch_size] for start in range(0, len(texts), self._batch_size))
+        batches = (texts[start : start + self.batch_size] for start in range(0, len(texts), self.batch_size))
         rows = [row for batch in batches for row in self._call(self.embeddings.embed_documents, batch)]
         return self._vectors(rows, len(texts))
 
