@@ -37,13 +37,10 @@ from langgraph_convcoa.verification.answers import CheckedSentence, Checker, Sen
 from langgraph_convcoa.verification.trained import as_verifier
 from langgraph_convcoa.verification.verifier import Verifier
 
-NOTHING_FOUND = "The results of the tools hold no answer to this question."
-"""The answer if no sentence is left."""
-_MOST_CHARACTERS = 200_000
-"""Characters of one tool result, and of one document, that count as evidence."""
+NOTHING_FOUND = "The results of the tools hold no answer to this question."  # The answer if no sentence is left.
+_MOST_CHARACTERS = 200_000  # Characters of one tool result, and of one document, that count as evidence.
 _MOST_CORRECTIONS = 2
-_DEPTH = 3
-"""Lists and mappings inside each other, in an artifact, that are searched for documents."""
+_DEPTH = 3  # Lists and mappings inside each other, in an artifact, that are searched for documents.
 
 
 class VerifiedState(AgentState[Any]):
@@ -186,15 +183,11 @@ def _told(output: Mapping[str, Any]) -> tuple[str, list[Document]]:
 
 
 class _Answer:
-    """One reply of an agent's model, from the request to the verified message.
-
-    Attributes:
-        request: The request; if its stream is followed, with a model whose reply is shown sentence by sentence.
-        failure: Why the model gave no corrections.
-    """
+    """One reply of an agent's model, from the request to the verified message."""
 
     def __init__(self, settings: VerifiedAnswers, request: ModelRequest[Any]) -> None:
-        self.request, self.failure = request, ""
+        self.request = request  # If its stream is followed, with a model whose reply is shown sentence by sentence.
+        self.failure = ""  # Why the model gave no corrections.
         self._settings = settings
         turns = history_pairs(request.messages)
         self._question = turns[-1][0] if turns else ""
@@ -206,9 +199,10 @@ class _Answer:
         self._gate: SentenceGate | None = None
         if self._documents and isinstance(request.model, BaseChatModel) and is_followed(get_config()):
             self._gate = SentenceGate(self._checker, show)
+            held: Any = request.model.callbacks  # A list of handlers, a manager of them, or None.
             hidden = {
                 "tags": [*(request.model.tags or []), TAG_NOSTREAM],
-                "callbacks": [*_handlers(request.model.callbacks), _Watcher(self._gate)],
+                "callbacks": [*(getattr(held, "handlers", held) or ()), _Watcher(self._gate)],
             }
             self.request = request.override(model=request.model.model_copy(update=hidden))
 
@@ -360,8 +354,3 @@ def _marked(shown: str, sentence: CheckedSentence, mark: str) -> str:
     if not mark:
         return shown
     return f"{shown}\n\n{mark}" if sentence.block else before_stop(shown, f" {mark}")
-
-
-def _handlers(callbacks: Any) -> list[BaseCallbackHandler]:
-    """The handlers of a model, which holds a list or a manager of them, or None."""
-    return list(getattr(callbacks, "handlers", callbacks) or ())

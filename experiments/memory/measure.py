@@ -21,7 +21,7 @@ from langgraph_convcoa.evaluation.reports import Report, Table, shown
 from langgraph_convcoa.memory.conversation_memory import ConversationMemory
 from langgraph_convcoa.memory.knowledge_set import ContextualKnowledgeSet
 from langgraph_convcoa.retrieval.encoders.cache import PatternCache
-from langgraph_convcoa.retrieval.encoders.choice import as_encoder
+from langgraph_convcoa.retrieval.encoders.embeddings import as_encoder
 from langgraph_convcoa.retrieval.progress import Progress, track
 
 PARTS = ("costs", "mentions", "recall")

@@ -23,8 +23,7 @@ from langgraph_convcoa.cli.options import (
     option,
     panel,
 )
-from langgraph_convcoa.evaluation.methods.registry import EXTRACTIVE, METHODS, check_methods
-from langgraph_convcoa.evaluation.retrieval.methods import RETRIEVAL_METHODS
+from langgraph_convcoa.evaluation.methods.registry import EXTRACTIVE, METHODS, RETRIEVAL_METHODS, check_methods
 from langgraph_convcoa.text.terminal import printable
 
 _METHODS = "closed-book,history-aware-rag,ours"

@@ -10,9 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from langgraph_convcoa.datasets.rows import Row, json_lines
-from langgraph_convcoa.errors import InputError
-
-PARTS: tuple[Literal["train", "test"], ...] = ("train", "test")
+from langgraph_convcoa.errors import one_of
 
 
 @dataclass(frozen=True)
@@ -33,9 +31,8 @@ def packaged_claims(part: Literal["train", "test"] = "test") -> list[LabelledCla
         >>> len(claims), sum(claim.supported for claim in claims)
         (622, 311)
     """
-    if part not in PARTS:
-        raise InputError(f"part must be one of {', '.join(PARTS)}, not {part!r}.")
-    with as_file(files("langgraph_convcoa.datasets.claims") / f"{part}.jsonl.gz") as path:
+    name = one_of("part", part, ("train", "test"))
+    with as_file(files("langgraph_convcoa.datasets.claims") / f"{name}.jsonl.gz") as path:
         return list(read_claims(path))
 
 

@@ -1,7 +1,4 @@
-"""The classes `Query` and `Dataset`, and the training and development parts of a data set.
-
-The parts are split by conversation: no conversation is in both.
-"""
+"""The classes `Query` and `Dataset`, and the training and development parts of a data set, which share no conversation."""
 
 from __future__ import annotations
 
@@ -18,9 +15,7 @@ from langgraph_convcoa.errors import InputError
 
 Part = Literal["train", "dev"]
 
-DEV_SHARE = 0.2
-"""Share of the conversations in the development part, if a data set has no such part."""
-
+DEV_SHARE = 0.2  #: Share of the conversations in the development part, if a data set has no such part.
 _NAMES = {
     "train": {"train", "training", "trainset", "trn"},
     "dev": {"dev", "development", "devset", "val", "valid", "validation"},
@@ -85,8 +80,7 @@ def splits_of(queries: Iterable[Query]) -> str:
     return ", ".join(sorted({query.split for query in queries if query.split})) or "none"
 
 
-Entries = Iterator[Query | Document]
-"""The questions and the passages of a published file."""
+Entries = Iterator[Query | Document]  #: The questions and the passages of a published file.
 
 
 def passage(identity: str, text: str, *titles: str) -> Document:

@@ -1,7 +1,4 @@
-"""The readers of data sets (the library's own folders, BEIR folders and published files) and of their passages.
-
-Passages are streamed: only those that are kept need memory.
-"""
+"""The readers of data sets (own folders, BEIR folders and published files), and of their passages, which are streamed."""
 
 from __future__ import annotations
 
@@ -279,8 +276,7 @@ def load_distractors(specification: str) -> list[Document]:
     name, _, number = specification.rpartition(":")
     if name and (not number.isascii() or not number.isdigit() or int(number) < 1):
         raise InputError(f"Distractors are written FILE:N with N above 0, not {specification!r}.")
-    rows = _rows(Path(name or specification))
-    return [_document(row) for row in islice(rows, int(number) if name else None)]
+    return [_document(row) for row in islice(_rows(Path(name or specification)), int(number) if name else None)]
 
 
 def _collection(folder: Path) -> list[Path]:

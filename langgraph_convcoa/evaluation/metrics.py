@@ -20,8 +20,7 @@ from langgraph_convcoa.text.citations import without_marks
 from langgraph_convcoa.text.matching import known_references, match_answer
 
 Numbers = npt.NDArray[np.float64]
-MEASURES = ("cover_em", "em", "f1", "rouge_l")
-"""The keys of `answer_metrics`."""
+MEASURES = ("cover_em", "em", "f1", "rouge_l")  #: The keys of `answer_metrics`.
 _TESTS_AT_ONCE = 500
 _DIGITS = 9
 
@@ -139,8 +138,7 @@ def bootstrap_interval(samples: Sequence[Sample], *, resamples: int = 2000, seed
         sums, counts = sample.totals()
         drawn = generator.multinomial(len(counts), np.full(len(counts), 1 / len(counts)), size=resamples).astype(np.float64)
         means.append(drawn @ sums / (drawn @ counts)[:, None])
-    macro = np.mean(means, axis=0)
-    low, high = np.quantile(macro, [0.025, 0.975], axis=0)
+    low, high = np.quantile(np.mean(means, axis=0), [0.025, 0.975], axis=0)
     return low, high
 
 

@@ -31,9 +31,7 @@ from langgraph_convcoa.retrieval.encoders.cache import PatternCache
 from langgraph_convcoa.retrieval.progress import Progress
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 
-RUNS = "convcoa-runs"
-"""Folder in the current directory for runs that name no folder."""
-
+RUNS = "convcoa-runs"  # Folder in the current directory for runs that name no folder.
 ModelLike = str | BaseChatModel
 
 

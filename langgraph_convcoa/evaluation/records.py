@@ -14,8 +14,7 @@ from langgraph_convcoa.chain import ChainItem
 from langgraph_convcoa.datasets.queries import Query
 from langgraph_convcoa.errors import InputError
 
-History = tuple[tuple[str, str], ...]
-"""Earlier pairs of question and answer, oldest first."""
+History = tuple[tuple[str, str], ...]  # Earlier pairs of question and answer, oldest first.
 
 
 @dataclass(frozen=True)
@@ -69,8 +68,7 @@ class Answered:
     metrics: dict[str, float] = field(default_factory=dict)  # measures of the answer, such as "em" and "f1"
 
 
-ANSWERED = TypeAdapter(Answered)
-"""Checks and reads a line of `answers.jsonl`."""
+ANSWERED = TypeAdapter(Answered)  # Checks and reads a line of `answers.jsonl`.
 
 
 def found_gold(passages: Collection[str], gold: Collection[str]) -> bool:

@@ -56,8 +56,7 @@ class VerifierRow:
     kinds: tuple[AcceptedRow, ...]
     # For each fifth of [0, 1]: claims, their mean probability, and the share that is true.
     calibration: tuple[tuple[int, float | None, float | None], ...]
-    # T, and the shares of true and of false claims that it accepts.
-    thresholds: tuple[tuple[float, float, float], ...]
+    thresholds: tuple[tuple[float, float, float], ...]  # T, and the shares of true and of false claims that it accepts.
     milliseconds: float
 
 

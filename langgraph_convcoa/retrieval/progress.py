@@ -1,11 +1,14 @@
-"""Progress of long work: a bar or lines on standard error, a callback, or nothing."""
+"""Progress of long work: a bar or lines on standard error, a callback, or nothing. Also Ctrl-C held back until a step ends."""
 
 from __future__ import annotations
 
 import math
+import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import FrameType
 
 Progress = bool | str | Callable[[int, int], None]
 """True for a bar on standard error (a line every half minute if it is no terminal), False for silence, or a function that is
@@ -65,3 +68,36 @@ def _shown(advice: str, total: int | None, description: str) -> Iterator[Callabl
                 console.out(line)
 
         yield show
+
+
+@contextmanager
+def interruptions() -> Iterator[Callable[[], bool]]:
+    """Hold back Ctrl-C and SIGTERM, and yield a function that returns True once a signal has come.
+
+    At the end of the context the signal is raised again, then KeyboardInterrupt. A second signal is not held back. Ignored
+    signals (nohup) stay ignored. Outside of the main thread no signal is held back.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: False
+        return
+    held: list[int] = []
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: handler for number, handler in handlers.items() if handler not in (signal.SIG_IGN, None)}
+
+    def restore() -> None:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+    def hold(number: int, _frame: FrameType | None) -> None:
+        held.append(number)
+        restore()
+
+    for number in before:
+        signal.signal(number, hold)
+    try:
+        yield lambda: bool(held)
+    finally:
+        restore()
+    if held:
+        signal.raise_signal(signal.Signals(held[0]))
+        raise KeyboardInterrupt

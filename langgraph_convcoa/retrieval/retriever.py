@@ -25,7 +25,7 @@ from langgraph_convcoa.retrieval.corpus import ATTEMPTS, Corpus, Query, StaleSna
 from langgraph_convcoa.retrieval.editing import EditableRetriever, as_cache, checked_documents, text_documents
 from langgraph_convcoa.retrieval.encoders.base import Encoder
 from langgraph_convcoa.retrieval.encoders.cache import PatternCache
-from langgraph_convcoa.retrieval.encoders.choice import as_encoder, encoder_from_settings
+from langgraph_convcoa.retrieval.encoders.embeddings import as_encoder, encoder_from_settings
 from langgraph_convcoa.retrieval.engine.base import Engine
 from langgraph_convcoa.retrieval.engine.choose import open_engine
 from langgraph_convcoa.retrieval.engine.corpus import CANDIDATES, EngineCorpus

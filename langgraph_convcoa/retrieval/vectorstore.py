@@ -15,8 +15,7 @@ from langgraph_convcoa.errors import InputError, RetrievalError, first_line
 from langgraph_convcoa.retrieval.corpus import Corpus, Query
 from langgraph_convcoa.retrieval.encoders.base import Encoder, RecentEncoder
 from langgraph_convcoa.retrieval.encoders.cache import PatternCache
-from langgraph_convcoa.retrieval.encoders.choice import as_encoder
-from langgraph_convcoa.retrieval.encoders.embeddings import EmbeddingsEncoder
+from langgraph_convcoa.retrieval.encoders.embeddings import EmbeddingsEncoder, as_encoder
 from langgraph_convcoa.retrieval.memory_corpus import Memory, build_memory, empty_memory
 from langgraph_convcoa.retrieval.query.conversation_state import StateEncoder
 

@@ -25,11 +25,8 @@ from langgraph_convcoa.retrieval.query.query_text import QueryText
 from langgraph_convcoa.retrieval.scoring.patterns import Patterns
 from langgraph_convcoa.retrieval.scoring.topk import search
 
-HISTORY_WEIGHT = 0.6
-"""lambda of the untrained retriever."""
-HISTORY_BETA = 1.0
-"""beta_h of the untrained retriever."""
-
+HISTORY_WEIGHT = 0.6  # lambda of the untrained retriever.
+HISTORY_BETA = 1.0  # beta_h of the untrained retriever.
 _HARD = 20
 _AT_ONCE = 256
 _LOGGER = logging.getLogger(__name__)

@@ -16,7 +16,7 @@ from langgraph_convcoa.datasets.queries import Dataset
 from langgraph_convcoa.errors import InputError, check_least
 from langgraph_convcoa.hopfield.functional import associate
 from langgraph_convcoa.retrieval.encoders.base import Encoder
-from langgraph_convcoa.retrieval.encoders.choice import as_encoder
+from langgraph_convcoa.retrieval.encoders.embeddings import as_encoder
 from langgraph_convcoa.retrieval.query.conversation_state import StateWeights
 from langgraph_convcoa.retrieval.query.model import RetrieverModel, encoder_identity
 from langgraph_convcoa.training.data import (

@@ -14,10 +14,8 @@ from langgraph_convcoa.hopfield.functional import associate
 from langgraph_convcoa.retrieval.scoring.patterns import Patterns
 from langgraph_convcoa.training.data import EncodedExample, QueryItem
 
-SCALE = 20.0
-"""Factor of scores of unit vectors before a softmax (a temperature of 1/20)."""
-Ranked = EncodedExample | QueryItem
-"""A question with its memory sets: all that answer it, one of these, and wrong sets."""
+SCALE = 20.0  # Factor of scores of unit vectors before a softmax (a temperature of 1/20).
+Ranked = EncodedExample | QueryItem  # A question with its memory sets: all that answer it, one of these, and wrong sets.
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,10 +39,8 @@ class MemorySets:
 
 
 def memory_scores(states: Tensor, sets: MemorySets, *, beta: float = 10.0) -> Tensor:
-    """The scores (q, m) of memory sets for states (q, d), with a gradient; retrieval ranks by the same scores.
-
-    score(x, Y) = <x, y_0> + sum_j sparsemax(beta <x, y_j>)_j <x, y_j>.
-    """
+    """The scores (q, m) of memory sets for states (q, d), with a gradient; retrieval ranks by the same scores."""
+    # score(x, Y) = <x, y_0> + sum_j sparsemax(beta <x, y_j>)_j <x, y_j>.
     products = torch.einsum("qd,mwd->qmw", states, sets.windows)
     weights = associate(products, beta=beta, mask=sets.mask)
     return states @ sets.whole.T + (weights * products).sum(dim=-1)
@@ -98,9 +94,7 @@ def ranking_loss(
     return dpr_loss(scores, positives, gold_mask([item.gold for item in items], sets, states.device), scale=scale)
 
 
-def distillation_loss(
-    states: Tensor, targets: Tensor, *, cosine: float = 1.0, contrast: float = 1.0, scale: float = SCALE
-) -> Tensor:
+def distillation_loss(states: Tensor, targets: Tensor, *, cosine: float = 1.0, contrast: float = 1.0) -> Tensor:
     """Distance of the states of questions in conversation from the vectors of the same questions in full, both (q, d).
 
     The sum of one minus the cosine, and of the negative log-likelihood of a state's own target among all targets of the batch.
@@ -113,5 +107,5 @@ def distillation_loss(
     if contrast:
         alike = targets @ targets.T > 1 - 1e-5
         numbers = torch.arange(len(states), device=states.device)
-        loss = loss + contrast * dpr_loss(states @ targets.T, numbers, alike, scale=scale)
+        loss = loss + contrast * dpr_loss(states @ targets.T, numbers, alike)
     return loss

@@ -26,8 +26,7 @@ Turn = tuple[str, str]
 
 _TURNS = (1, 2, 3, 4, 5)
 _TURN_WEIGHTS = (0.35, 0.28, 0.2, 0.11, 0.06)
-_NEAR = 12
-"""Earlier turns are drawn from at most this many questions of the article, the nearest before the question."""
+_NEAR = 12  # Earlier turns are drawn from at most this many questions of the article, the nearest before the question.
 _UNNAMED = 0.25
 _LONG_ANSWER = 0.4
 _NO_ANSWER = 0.1

@@ -22,10 +22,9 @@ from langgraph_convcoa.datasets.queries import Dataset
 from langgraph_convcoa.errors import ConvCoAError, InputError, RetrievalError, check_least, first_line, require
 from langgraph_convcoa.files import replacing
 from langgraph_convcoa.retrieval.encoders.cache import PatternCache
-from langgraph_convcoa.retrieval.progress import Progress, track
+from langgraph_convcoa.retrieval.progress import Progress, interruptions, track
 from langgraph_convcoa.retrieval.query.model import RetrieverModel, check_model_folder
 from langgraph_convcoa.training.data import TrainingData
-from langgraph_convcoa.training.interruption import interruptions
 
 Module = TypeVar("Module", bound=nn.Module)
 Item = TypeVar("Item")
@@ -33,8 +32,7 @@ Batches = Callable[[int, np.random.Generator], Sequence[Sequence[int]]]
 """The batches of an epoch: (number of the epoch, random numbers) -> lists of indexes of items."""
 
 _SETTINGS = "training.json"
-_FREE = ("command", "checkpoint_every")
-"""Settings that may change when a training is resumed."""
+_FREE = ("command", "checkpoint_every")  # Settings that may change when a training is resumed.
 
 
 @dataclass(frozen=True)
@@ -120,14 +118,12 @@ class Unfinished:
 
 @contextmanager
 def writable(folder: str | Path) -> Iterator[None]:
-    """Raise RetrievalError if the block cannot write to a folder.
-
-    On a full disk torch raises RuntimeError, and safetensors and tokenizers have errors of their own.
-    """
+    """Raise RetrievalError if the block cannot write to a folder."""
     try:
         yield
     except ConvCoAError:
         raise
+    # On a full disk torch raises RuntimeError, and safetensors and tokenizers have errors of their own.
     except Exception as error:
         reason = getattr(error, "strerror", None) or first_line(error)
         raise RetrievalError(f"{folder} cannot be written ({reason}): free space or name another folder.") from error

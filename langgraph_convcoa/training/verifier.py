@@ -65,10 +65,7 @@ class VerifierSettings:
 
 
 class VerifierNetwork(nn.Module):
-    """A BERT without its pooler, and a linear layer over [CLS] and the mean. Embeddings of words and positions are frozen.
-
-    Raises RetrievalError if the base model cannot be loaded.
-    """
+    """A BERT without its pooler, and a linear layer over [CLS] and the mean. Embeddings of words and positions are frozen."""
 
     def __init__(self, base: str, dropout: float) -> None:
         super().__init__()

@@ -8,7 +8,7 @@ from langchain_core.embeddings import DeterministicFakeEmbedding
 
 from experiments.unknown_names.measure import evaluate_unknown_names, rename
 from langgraph_convcoa.datasets.queries import Query
-from langgraph_convcoa.retrieval.encoders.choice import as_encoder
+from langgraph_convcoa.retrieval.encoders.embeddings import as_encoder
 from tests.data import write_dataset
 
 CORPUS = ["Oslo is the capital of Norway. Harald Hardrada founded Oslo.", "Bern is the capital of Switzerland."]

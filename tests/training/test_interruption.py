@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from langgraph_convcoa.training.interruption import interruptions
+from langgraph_convcoa.retrieval.progress import interruptions
 
 
 @pytest.fixture(autouse=True)

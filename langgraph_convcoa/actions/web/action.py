@@ -28,7 +28,7 @@ from langgraph_convcoa.errors import InputError, RetrievalError
 from langgraph_convcoa.errors.redaction import redact
 from langgraph_convcoa.retrieval.documents.split import split_documents
 from langgraph_convcoa.retrieval.encoders.base import Encoder, RecentEncoder
-from langgraph_convcoa.retrieval.encoders.choice import as_encoder
+from langgraph_convcoa.retrieval.encoders.embeddings import as_encoder
 from langgraph_convcoa.retrieval.hybrid.bm25 import BM25Index
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 

@@ -9,8 +9,7 @@
 - CoQA (Reddy et al. 2019): stories; "span_start" is -1 if the story does not answer a question. The development set has the
   answers of three more people.
 - MTRAG (Katsis et al. 2025): generation tasks, whose contexts are the gold passages. Also retrieval in BEIR's form (Thakur
-  et al. 2021), a folder with `qrels/dev.tsv` and queries in `*_lastturn.jsonl`, `*_questions.jsonl` (all user turns) and
-  `*_rewrite.jsonl`, or in `queries.jsonl`.
+  et al. 2021), a folder with `qrels/dev.tsv` and the files of `query_files`; "questions" has all user turns.
 
 A question without a gold passage has `answerable` false in its extra fields.
 """
@@ -266,5 +265,4 @@ def _history(turns: list[Row]) -> tuple[tuple[str, str], ...]:
 
 
 def _conversation(identity: str) -> str:
-    # An id holds the ids of the conversation and the turn: 2c07...<::>3.
-    return identity.rpartition("<::>")[0]
+    return identity.rpartition("<::>")[0]  # An id holds the ids of the conversation and the turn: 2c07...<::>3.

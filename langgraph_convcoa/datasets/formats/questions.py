@@ -36,23 +36,17 @@ from langgraph_convcoa.errors import InputError
 _DESCRIPTION = re.compile(r'\(description\s+(?:"((?:[^"\\]|\\.)*)"|([^()\s][^()]*?))\s*\)')
 _ESCAPE = re.compile(r"\\(.)")
 SOCIAL_ANSWERS = ("answerA", "answerB", "answerC")
-TRUTHFULQA = {"Question", "Best Answer", "Correct Answers"}
-"""Columns of TruthfulQA."""
-TASK = "BIG-bench task"
-"""Key for the name of a task, which a BIG-bench file has at the top."""
+TRUTHFULQA = {"Question", "Best Answer", "Correct Answers"}  # Columns of TruthfulQA.
+TASK = "BIG-bench task"  # Key for the name of a task, which a BIG-bench file has at the top.
 _KEPT = ("type", "level", "evidences", "question_decomposition")
 _MIDNIGHT = "T00:00:00Z"
 _LABELS = ("SUPPORTS", "REFUTES", "NOT ENOUGH INFO")
 _CLAIM = "Does the evidence support or refute this claim? Answer SUPPORTS, REFUTES or NOT ENOUGH INFO."
-PARAGRAPHS = "_paragraphs.json"
-"""Ending of the names of StrategyQA's paragraph files, which hold no questions."""
+PARAGRAPHS = "_paragraphs.json"  # Ending of the names of StrategyQA's paragraph files, which hold no questions.
 
 
 def multiple_choice(row: Row, question: str, choices: Sequence[str], right: Sequence[int]) -> tuple[str, tuple[str, ...]]:
-    """A question with its choices, in the form of Pan et al. 2024a, and the right choices, without and with their letters.
-
-    `right` holds the indexes of the right choices. It is empty if they are not known.
-    """
+    """A question with its choices, in the form of Pan et al. 2024a, and the right choices, without and with their letters."""
     if len(choices) > len(ascii_uppercase):
         raise row.error(f"{len(choices)} choices, and only {len(ascii_uppercase)} letters for them.")
     bare = [choice.strip() for choice in choices]
@@ -86,15 +80,13 @@ def _described(row: Row) -> tuple[str, ...]:
 
 
 def read_bigbench(row: Row) -> Entries:
-    """An example of a task of BIG-bench.
-
-    Many tasks write the right choice first, so the choices are sorted by a hash: otherwise "(A)" would always be right.
-    """
+    """An example of a task of BIG-bench."""
     question = row.text("input").strip()
     if "target_scores" in row:
         scores = row.object("target_scores")
         if not scores or not all(isinstance(score, int | float) for score in scores.values()):
             raise row.error("`target_scores` must be an object of numbers.")
+        # Many tasks write the right choice first: without the sorting by a hash "(A)" would always be right.
         choices = sorted(scores, key=lambda choice: hashlib.sha256(f"{question}\n{choice}".encode()).digest())
         best = max(scores.values())
         right = [place for place, choice in enumerate(choices) if scores[choice] == best and best > 0]

@@ -106,8 +106,7 @@ class Asking:
         messages: list[BaseMessage] = [HumanMessage(prompt)] if isinstance(prompt, str) else list(prompt)
         if stop:
             options["stop"] = list(stop)
-        message = await self._ask(messages, options if self._shared.options_work else {})
-        text = without_thought(message.text)
+        text = without_thought((await self._ask(messages, options if self._shared.options_work else {})).text)
         for end in stop:
             text = text.split(end, 1)[0]
         return text.strip()

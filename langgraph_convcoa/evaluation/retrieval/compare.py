@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -16,6 +17,7 @@ from langchain_core.retrievers import BaseRetriever
 
 from langgraph_convcoa.datasets.queries import Dataset
 from langgraph_convcoa.errors import InputError
+from langgraph_convcoa.evaluation.methods.registry import PLAIN, check_retrieval_methods, retrieval_kind
 from langgraph_convcoa.evaluation.metrics import (
     Sample,
     bootstrap_interval,
@@ -26,24 +28,19 @@ from langgraph_convcoa.evaluation.metrics import (
     reciprocal_rank,
 )
 from langgraph_convcoa.evaluation.reports import Report, Table, shown
-from langgraph_convcoa.evaluation.retrieval.methods import PLAIN, check_retrieval_methods, retrieval_kind
 from langgraph_convcoa.evaluation.retrieval.rankers import Pool, Ranker, Rankers, as_ranker, index_pool, passage_pool
 from langgraph_convcoa.retrieval.encoders.base import Encoder
 from langgraph_convcoa.retrieval.encoders.cache import PatternCache
-from langgraph_convcoa.retrieval.encoders.choice import as_encoder
+from langgraph_convcoa.retrieval.encoders.embeddings import as_encoder
 from langgraph_convcoa.retrieval.index.index import Index
 from langgraph_convcoa.retrieval.progress import Progress, track
 from langgraph_convcoa.retrieval.query.model import RetrieverModel, model_for, opened_model
 
 METRICS: dict[str, Callable[[Sequence[str], Sequence[str]], float]] = {
     "MRR": reciprocal_rank,
-    "Recall@1": lambda ranking, gold: recall(ranking, gold, 1),
-    "Recall@5": lambda ranking, gold: recall(ranking, gold, 5),
-    "Recall@10": lambda ranking, gold: recall(ranking, gold, 10),
-    "Recall@100": lambda ranking, gold: recall(ranking, gold, 100),
-    "All@5": lambda ranking, gold: found_all(ranking, gold, 5),
-    "All@10": lambda ranking, gold: found_all(ranking, gold, 10),
-    "nDCG@10": lambda ranking, gold: ndcg(ranking, gold, 10),
+    **{f"Recall@{k}": partial(recall, k=k) for k in (1, 5, 10, 100)},
+    **{f"All@{k}": partial(found_all, k=k) for k in (5, 10)},
+    "nDCG@10": partial(ndcg, k=10),
 }
 """Functions of a ranking and the gold ids. All@k is the share of the questions with all gold passages among the first k; it
 equals Recall@k if each question has one gold passage."""

@@ -13,7 +13,7 @@ from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
 
 from langgraph_convcoa.datasets.queries import Dataset, Query
-from langgraph_convcoa.evaluation.retrieval.methods import DENSE, retrieval_kind
+from langgraph_convcoa.evaluation.methods.registry import DENSE, retrieval_kind
 from langgraph_convcoa.retrieval.corpus import read
 from langgraph_convcoa.retrieval.documents.split import document_id, pattern_text
 from langgraph_convcoa.retrieval.encoders.base import DelegatingEncoder, Encoder, Vectors
@@ -25,11 +25,8 @@ from langgraph_convcoa.retrieval.progress import Progress
 from langgraph_convcoa.retrieval.query.model import UNTRAINED, RetrieverModel
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 
-_DEPTH = 100
-"""Number of documents in a ranking."""
-Ranker = Callable[[Sequence[Query]], list[list[str]]]
-"""Ranks documents for each query: their ids, best first."""
-
+_DEPTH = 100  # Number of documents in a ranking.
+Ranker = Callable[[Sequence[Query]], list[list[str]]]  # Ranks documents for each query: their ids, best first.
 _TEXTS: dict[str, Callable[[Query], str]] = {
     "question": lambda query: query.question,
     "two-turns": lambda query: query.two_turns,

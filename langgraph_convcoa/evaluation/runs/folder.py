@@ -1,7 +1,4 @@
-"""The folder of a run: its settings, its answers line by line, and the replies of the model.
-
-The replies are cached by request, so that a resumed run pays for no reply twice.
-"""
+"""The folder of a run: settings, answers line by line, and cached replies, so that a resumed run pays for no reply twice."""
 
 from __future__ import annotations
 
@@ -27,19 +24,13 @@ from langgraph_convcoa.errors import InputError, ModelError, first_line
 from langgraph_convcoa.evaluation.records import ANSWERED, Answered
 from langgraph_convcoa.files import open_sqlite, prepare_sqlite, private_file, private_folder, remove_remains, replacing
 
-MAY_CHANGE = ("methods", "judge", "judge_base_url")
-"""Settings that may change when a run resumes: the methods and the judge."""
-
-ANSWERS, REPLIES = "answers.jsonl", "replies.sqlite"
-"""Files of a run: the answers line by line, and the replies of the model."""
-
+MAY_CHANGE = ("methods", "judge", "judge_base_url")  # Settings that may change when a run resumes: the methods and the judge.
+ANSWERS, REPLIES = "answers.jsonl", "replies.sqlite"  # Files of a run: the answers line by line, and the replies of the model.
 _SETTINGS, _LOCK = "settings.json", "run.lock"
 _JUDGEMENTS = "judgements.jsonl"
 # The settings are removed last: after a kill, answers that were not removed yet still have their settings.
 _OWN = (ANSWERS, REPLIES, f"{REPLIES}-wal", f"{REPLIES}-shm", _JUDGEMENTS, "report.json", "report.md", _SETTINGS)
-KEPT = "convcoa_kept"
-"""Key in the generation's info of a cached reply: the seconds that the reply took at first."""
-
+KEPT = "convcoa_kept"  # Key in the generation's info of a cached reply: the seconds that the reply took at first.
 _STAMP = (0x434F5251, 2)
 _TABLE = "CREATE TABLE replies (key BLOB PRIMARY KEY, reply TEXT, tokens INTEGER, seconds REAL)"
 # If a request was made several times at once, the first reply stays, since it may be in use. All replies were paid for.

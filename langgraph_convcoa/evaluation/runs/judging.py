@@ -26,8 +26,7 @@ from langgraph_convcoa.text.clean import flat
 
 CRITERIA = ("correct", "complete", "faithful", "concise")
 """In this order: right and to the point; all of the reference is there; nothing is unsupported; nothing is unneeded."""
-MOST = 2
-"""The highest mark of a criterion; 0 is the lowest."""
+MOST = 2  # The highest mark of a criterion; 0 is the lowest.
 _TURNS, _SAID = 3, 600
 _PASSAGES, _PASSAGE = 4, 2_000
 _log = logging.getLogger(__name__)
@@ -50,8 +49,7 @@ class Marks:
         return sum(getattr(self, name) for name in CRITERIA)
 
 
-NO_MARKS = Marks(0, 0, 0, 0, "no answer")
-"""The marks of an empty answer and of a question that failed."""
+NO_MARKS = Marks(0, 0, 0, 0, "no answer")  # The marks of an empty answer and of a question that failed.
 
 
 @dataclass(frozen=True)

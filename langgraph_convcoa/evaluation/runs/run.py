@@ -1,7 +1,4 @@
-"""Executes a run: methods answer the questions of a data set, conversations in parallel, turns in order.
-
-Also here: the costs of a question (`Meter`), and which failures end a run.
-"""
+"""Executes a run: conversations in parallel, turns in order; the costs of a question, and the failures that end a run."""
 
 from __future__ import annotations
 
@@ -23,13 +20,10 @@ from langgraph_convcoa.evaluation.metrics import answer_metrics
 from langgraph_convcoa.evaluation.records import Answered, Conversation, Costs, Questions, Turn, own_history, references_of
 from langgraph_convcoa.evaluation.runs.folder import KEPT, ReplyCacheError, RunFolder
 from langgraph_convcoa.reasoning.models import status_code
-from langgraph_convcoa.retrieval.progress import Progress, track
+from langgraph_convcoa.retrieval.progress import Progress, interruptions, track
 from langgraph_convcoa.state import UsageCounter
-from langgraph_convcoa.training.interruption import interruptions
 
-PATIENCE = 10
-"""The run ends after this many hopeless failures in a row."""
-
+PATIENCE = 10  # The run ends after this many hopeless failures in a row.
 # These include a spent quota, and a rate limit that outlasts the client's retries: the run can be resumed later.
 _HOPELESS = (401, 402, 403, 404, 429)
 _T = TypeVar("_T")

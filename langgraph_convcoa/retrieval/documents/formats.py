@@ -1,7 +1,4 @@
-"""Readers of plain text, CSV, JSON, PDF and pictures. They turn a file into pieces of text with an id and a title.
-
-The program `tesseract` reads the text in pictures, if it is installed.
-"""
+"""Readers of plain text, CSV, JSON, PDF and (with the program `tesseract`) pictures: a file becomes pieces of text."""
 
 from __future__ import annotations
 
@@ -23,25 +20,19 @@ from typing import Any, BinaryIO
 
 from langgraph_convcoa.errors import DocumentError, first_line
 
-CSV_GROUP_CHARACTERS = 600
-"""Characters of a group of table rows, so that it fits one passage of the encoder."""
-
+CSV_GROUP_CHARACTERS = 600  # Characters of a group of table rows, so that it fits one passage of the encoder.
 OCR_ADVICE = "install tesseract (apt install tesseract-ocr, brew install tesseract) to read text in pictures"
-COMMENT = " (comment: "
-"""Separates a cell's value from its comment."""
+COMMENT = " (comment: "  # Separates a cell's value from its comment.
 _PROGRAM = "tesseract"
 _MOST_LANGUAGES = 4
-_MOST_IMAGES = 20
-"""At most this many pictures of a page are read; a scanner makes one picture, or a few strips."""
-_CSV_TRIED = 10
-"""The delimiter is chosen from this many rows."""
+_MOST_IMAGES = 20  # At most this many pictures of a page are read; a scanner makes one picture, or a few strips.
+_CSV_TRIED = 10  # The delimiter is chosen from this many rows.
 _MOST_ENTITIES, _LONGEST_ENTITY, _MOST_WORDS = 50, 60, 6
 _TEXT_KEYS = ("text", "page_content", "content")
 _ID_KEYS = ("id", "_id")
 _WIDEST, _MOST_COLUMNS = 200, 20_000
 _ITEM = re.compile(r"\s|[-*+•·–] |\(?\w{1,3}[.)] ")
-_SECTION = re.compile(r"\d+(\.\d+)*\.? [A-Z](.*\w)?\Z")
-"""A numbered heading."""
+_SECTION = re.compile(r"\d+(\.\d+)*\.? [A-Z](.*\w)?\Z")  # A numbered heading.
 _LIGATURES = {number: unicodedata.normalize("NFKC", chr(number)) for number in range(0xFB00, 0xFB07)}
 BYTE_ORDER_MARKS = (
     (b"\xff\xfe\x00\x00", "utf-32"), (b"\x00\x00\xfe\xff", "utf-32"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"),
@@ -302,8 +293,7 @@ def _page_text(page: Any, end: float) -> str | None:
 
 def _recognised(image: bytes, seconds: float) -> str:
     """The text of a picture, with form feeds between pages; empty if the program cannot read it."""
-    languages = "+".join(_languages()) or "eng"
-    return _run(["stdin", "stdout", "-l", languages], image, seconds)
+    return _run(["stdin", "stdout", "-l", "+".join(_languages()) or "eng"], image, seconds)
 
 
 @lru_cache(maxsize=1)

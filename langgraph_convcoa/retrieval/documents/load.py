@@ -41,24 +41,16 @@ from langgraph_convcoa.text.clean import clean
 
 logger = logging.getLogger(__name__)
 
-MAX_BYTES = 50_000_000
-"""Default limit for the text of a run, in bytes."""
-
+MAX_BYTES = 50_000_000  # Default limit for the text of a run, in bytes.
 _OTHERS_NAMED = 20
 """At most this many files of other kinds are named. The rest are counted: a folder of code may hold thousands."""
 _READ_AT_ONCE, _LONGEST_PIECE = 8_000_000, 200_000
-_SPOOLED_BYTES = 200_000
-"""If texts go to a spool, a worker reads every file above this size."""
+_SPOOLED_BYTES = 200_000  # If texts go to a spool, a worker reads every file above this size.
 _IMPORT_SECONDS = 60.0
-_SECONDS, _SECONDS_PER_MB = 3.0, 30.0
-"""A worker's time for a file, and its extra time for each megabyte."""
-_PACKAGE_SECONDS = 30.0
-"""A worker's time for a package. The unpacked size counts: 5,000 paragraphs take about three seconds."""
-_PICTURES_SHARE = 3.0
-"""Clock time for reading pictures, as a multiple of a worker's seconds."""
-
-Told = Callable[[str, str], None]
-"""Called with a file's name, and the reason why the file or a part of it is not read."""
+_SECONDS, _SECONDS_PER_MB = 3.0, 30.0  # A worker's time for a file, and its extra time for each megabyte.
+_PACKAGE_SECONDS = 30.0  # A worker's time for a package. The unpacked size counts: 5,000 paragraphs take about three seconds.
+_PICTURES_SHARE = 3.0  # Clock time for reading pictures, as a multiple of a worker's seconds.
+Told = Callable[[str, str], None]  # Called with a file's name, and the reason why the file or a part of it is not read.
 
 
 def load_documents(
@@ -218,8 +210,7 @@ class DocumentFiles:
         """The texts of a file that are not blank; DocumentError if it cannot be read, or all files hold too much text."""
         file = self._folder / name
         left = self._max_bytes - self._used
-        inside = None if self.single else self._folder
-        pieces, used = _read(file, suffix_of(file), inside, left, self._workers)
+        pieces, used = _read(file, suffix_of(file), None if self.single else self._folder, left, self._workers)
         if used > left:
             raise TooMuchTextError(
                 f"{self._root} holds more than {self._max_bytes / 1e6:g} MB of text (the limit was reached at {name}): "

@@ -28,10 +28,8 @@ _BLOCK_TAGS = frozenset({
 })  # fmt: skip
 _LARGEST_MARKDOWN = 2_000_000
 _FRONT_MATTER = re.compile(r"\A---[ \t]*\n(.*?)\n(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
-_FEWEST_FACTS, _MOST_FACTS = 3, 500
-"""Lowest number of rows of an infobox, and highest number of table rows that are examined."""
-_MOST_UNCLOSED = 10
-"""This many unclosed tags and comments are read as text; after them all tags are removed."""
+_FEWEST_FACTS, _MOST_FACTS = 3, 500  # Lowest number of rows of an infobox, and highest number of table rows that are examined.
+_MOST_UNCLOSED = 10  # This many unclosed tags and comments are read as text; after them all tags are removed.
 _TAG = re.compile(r"<[^<>]*>?")
 _MAX_NODES = 12_000
 """Most elements and attributes of a web page that are read; the time for the main text grows with their square."""
@@ -49,16 +47,12 @@ _ESCAPED = re.compile(r"iso-2022")
 _META = re.compile(
     rb"<meta[^>]{0,200}?charset\s*=\s*[\"']?\s*([A-Za-z0-9_:-]{2,30})|encoding=[\"']([A-Za-z0-9_:-]{2,30})", re.I
 )
-_ENOUGH = 32
-"""Lowest number of bytes outside ASCII for detecting a character set."""
+_ENOUGH = 32  # Lowest number of bytes outside ASCII for detecting a character set.
 _TITLE_FIELD = re.compile(r"^title:[ \t]*[\"']?(.+?)[\"']?[ \t]*$", re.MULTILINE | re.IGNORECASE)
 
 
 def read_markdown(data: bytes) -> list[Piece]:
-    r"""The text of a Markdown document without its marks; the title comes from the front matter or the first heading.
-
-    Rows of tables are lines "column: value".
-    """
+    r"""The text of a Markdown document without its marks; the title comes from the front matter or the first heading."""
     from markdown_it import MarkdownIt
 
     text = decode(data).replace("\r\n", "\n")
@@ -194,10 +188,7 @@ def _paragraphs(soup: BeautifulSoup) -> list[str]:
 
 
 def _visible(page: Tag) -> Iterator[str]:
-    """The text of a page in order, with NUL at the start and end of a block.
-
-    Without recursion: unclosed tags nest the tree very deeply.
-    """
+    """The text of a page in order, with NUL around a block. It does not recurse: unclosed tags nest the tree very deeply."""
     from bs4.element import CData, NavigableString, Tag
 
     left: list[PageElement | str] = [page]

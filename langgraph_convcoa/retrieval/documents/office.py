@@ -25,8 +25,7 @@ _MOST_PARTS = 10_000
 _MOST_BYTES = 300_000_000
 _UNSUSPECTED, _MOST_RATIO = 20_000_000, 200
 """A package that unpacks to more than 20 MB and to more than 200 times its size is refused."""
-_OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
-"""First bytes of Office files from before 2007, and of encrypted Office documents."""
+_OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"  # First bytes of Office files from before 2007, and of encrypted Office documents.
 _XML = (".xml", ".rels", ".opf", ".ncx", ".xhtml", ".html", ".htm", ".vml")
 _ENTITIES = (b"<!ENTITY", "<!ENTITY".encode("utf-16-le")[:-1])
 _READ_AT_ONCE = 1_000_000
@@ -176,8 +175,7 @@ def _slide_comments(slide: Any) -> Iterator[str]:
 
     for relation in slide.part.rels.values():
         if not relation.is_external and relation.reltype.endswith(_COMMENTS):
-            tree = parse_xml(relation.target_part.blob)
-            for comment in tree.iter("{*}cm", "{*}reply"):
+            for comment in parse_xml(relation.target_part.blob).iter("{*}cm", "{*}reply"):
                 # A reply is nested in its comment.
                 parts = comment.xpath("./*[local-name()='text' or local-name()='txBody']")
                 if text := _line(" ".join("".join(part.itertext()) for part in parts)):
@@ -266,10 +264,7 @@ def _line(text: str) -> str:
 
 
 def read_epub(stream: BinaryIO, limit: int) -> Iterator[Piece]:
-    """The parts of an EPUB book in the order of its spine. A title is the book's title and the part's first heading.
-
-    The parts are parsed as HTML, which cannot declare entities.
-    """
+    """The parts of an EPUB book in the order of its spine. A title is the book's title and the part's first heading."""
     with package(stream, ".epub") as archive:
         place = str(_soup(archive, "META-INF/container.xml").find("rootfile")["full-path"])  # type: ignore[index]
         book = _soup(archive, place)
@@ -295,6 +290,7 @@ def read_epub(stream: BinaryIO, limit: int) -> Iterator[Piece]:
 
 
 def _soup(archive: ZipFile, name: str) -> BeautifulSoup:
+    # As HTML, which cannot declare entities.
     return parsed_html(decode_page(archive.read(name)))
 
 

@@ -23,8 +23,7 @@ _CHARACTERS = 16
 _TITLE_CHARACTERS = 200
 _PLACE = ("document_id", "start")
 
-Span = tuple[int, int]
-"""Start and end of a piece of text, in characters: `text[start:end]`."""
+Span = tuple[int, int]  # Start and end of a piece of text, in characters: `text[start:end]`.
 
 
 def split_documents(documents: Iterable[Document], encoder: Encoder) -> list[Document]:
@@ -162,8 +161,7 @@ def _atoms(text: str, encoder: Encoder, limit: int, blank: int) -> list[tuple[in
 
 def _sentence_spans(text: str) -> list[Span]:
     """Sentences with the white space after them, so that every character is in a sentence."""
-    starts = [0, *(sentence.start for sentence in sentences(text)[1:])]
-    return list(pairwise([*starts, len(text)]))
+    return list(pairwise([0, *(sentence.start for sentence in sentences(text)[1:]), len(text)]))
 
 
 def _character_spans(text: str) -> list[Span]:

@@ -27,10 +27,8 @@ _VARIABLES = (
 _LONGEST = 300_000_000
 _BYTES = "\x00bytes"
 _START_SECONDS = 120.0
-_PATIENCE = 4
-"""Wall-clock limit as a multiple of the CPU limit, for busy machines."""
-_CALLS = 500
-"""Calls until a worker is replaced: parsers' caches grow towards the memory limit."""
+_PATIENCE = 4  # Wall-clock limit as a multiple of the CPU limit, for busy machines.
+_CALLS = 500  # Calls until a worker is replaced: parsers' caches grow towards the memory limit.
 _PACKAGE = __name__.partition(".")[0]
 
 

@@ -13,9 +13,7 @@ from cachetools import LRUCache
 
 from langgraph_convcoa.errors import RetrievalError
 
-Vectors = npt.NDArray[np.float32]
-"""One vector a row, float32, L2-normalised."""
-
+Vectors = npt.NDArray[np.float32]  # One vector a row, float32, L2-normalised.
 _Key = TypeVar("_Key", bound=Hashable)
 _Value = TypeVar("_Value")
 

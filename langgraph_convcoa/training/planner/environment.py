@@ -65,8 +65,7 @@ _PLAN = "convcoa_played_plan"
 _LOOKED_AT = 50
 _AT_ONCE = 8
 _NO_PLAN = '{"optimized_question": "", "chain": [], "final_answer": ""}'
-PAPER_FORM = {"look_first": False}
-"""Settings of the papers' form: the planner guesses before anything is looked up."""
+PAPER_FORM = {"look_first": False}  # Settings of the papers' form: the planner guesses before anything is looked up.
 
 
 class PlayedPlan(Reasoner):
@@ -322,11 +321,9 @@ def answer_matches(
 
 
 def _told(answer: str, output: ConvCoAOutput) -> str:
-    """An answer without the sub-questions that it quotes, and without claimless sentences that are not in the evidence.
-
-    A sentence without a claim is not verified, so a plan could list guesses there. Names and titles can look
-    like such sentences ("The Who", "Who's Afraid of Virginia Woolf?"): they count if they are in the evidence.
-    """
+    """An answer without the sub-questions that it quotes, and without claimless sentences that are not in the evidence."""
+    # A sentence without a claim is not verified, so a plan could list guesses there. Names and titles can look like such
+    # sentences ("The Who", "Who's Afraid of Virginia Woolf?"): they count if they are in the evidence.
     answer = " ".join(answer.split())
     known = [citation["quote"] for citation in output["citations"]]
     for item in output["chain"]:
@@ -368,10 +365,7 @@ def verdict_of(item: ChainItem | Mapping[str, Any]) -> Verdict:
 
 
 def mean_figures(rewards: Sequence[TurnReward]) -> dict[str, float]:
-    """The mean of each figure over turns; empty for no turns.
-
-    `declined_rate` and the other rates of verdicts are shares of all sub-questions, not of turns.
-    """
+    """The mean of each figure over turns; empty for no turns. Rates of verdicts are shares of all sub-questions."""
     if not rewards:
         return {}
     rows = [reward.figures() for reward in rewards]

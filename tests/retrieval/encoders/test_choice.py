@@ -2,8 +2,12 @@ import pytest
 from langchain_core.embeddings import DeterministicFakeEmbedding
 
 from langgraph_convcoa.errors import InputError, RetrievalError
-from langgraph_convcoa.retrieval.encoders.choice import as_encoder, encoder_from_settings, encoder_settings
-from langgraph_convcoa.retrieval.encoders.embeddings import EmbeddingsEncoder
+from langgraph_convcoa.retrieval.encoders.embeddings import (
+    EmbeddingsEncoder,
+    as_encoder,
+    encoder_from_settings,
+    encoder_settings,
+)
 from langgraph_convcoa.retrieval.encoders.sentence_transformer import SentenceTransformerEncoder
 
 
