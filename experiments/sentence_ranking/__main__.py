@@ -19,7 +19,7 @@ from langgraph_convcoa.reasoning.extractive.sentence_ranking import Candidate, r
 from langgraph_convcoa.reasoning.extractive.weights import SENTENCE_FEATURES
 from langgraph_convcoa.retrieval.encoders.base import Encoder
 from langgraph_convcoa.retrieval.encoders.cache import PatternCache
-from langgraph_convcoa.retrieval.encoders.choice import as_encoder
+from langgraph_convcoa.retrieval.encoders.embeddings import as_encoder
 from langgraph_convcoa.retrieval.progress import Progress, track
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 from langgraph_convcoa.text.matching import match_answer

@@ -8,7 +8,7 @@ from langchain_core.embeddings import DeterministicFakeEmbedding
 from experiments.sentence_ranking.__main__ import fit_weights
 from langgraph_convcoa.datasets.queries import Query
 from langgraph_convcoa.reasoning.extractive.weights import SENTENCE_FEATURES
-from langgraph_convcoa.retrieval.encoders.choice import as_encoder
+from langgraph_convcoa.retrieval.encoders.embeddings import as_encoder
 from tests.data import write_dataset
 
 
