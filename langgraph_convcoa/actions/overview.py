@@ -36,16 +36,14 @@ _MOST_COVERED = 5
 _SHOWN_TITLES, _LONGEST_TITLES = 6, 100
 """The description shows at most this many titles, with at most this many characters together."""
 _LONGEST_TITLE, _LONGEST_WORDS = 80, 2_000
-_MOST_READ = 2_000
-"""Headings are read from the texts only if the collection has at most this many documents."""
+_MOST_READ = 2_000  # Headings are read from the texts only if the collection has at most this many documents.
 _DATES = ("date", "published", "publication_date", "pubdate", "year", "created", "modified")
 _SUFFIX = re.compile(r"\.([a-z][a-z0-9]{1,4})(?:\.gz)?$", re.IGNORECASE)
 _PARTS = ("page", "sheet", "chapter", "row")
 _PLACE_KEYS = (*_PARTS, "document_id", "start", "part", "entities", "triples")
 _WEB = ("http://", "https://")
 _MOST_TOPICS = 8
-_PASSAGES_OF_TOPICS = 2_000
-"""At most this many passages are read for topics, evenly spread over the collection."""
+_PASSAGES_OF_TOPICS = 2_000  # At most this many passages are read for topics, evenly spread over the collection.
 _TERMS, _TITLES = 3, 3
 _LONGEST_PASSAGE, _STARTS = 5_000, 10
 Kind = Literal["list", "count", "topics"]

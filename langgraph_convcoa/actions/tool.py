@@ -79,11 +79,7 @@ class ToolAction(BaseAction):
         self.description = f"{told}{self._asked_for}"
 
     async def retrieve(self, request: ActionRequest) -> list[Document]:
-        """Call the tool with the action input.
-
-        Raises:
-            ActionInputError: The tool does not accept the input, or reports a failure.
-        """
+        """Call the tool. Raises ActionInputError if the tool does not accept the input, or reports a failure."""
         arguments = self._filled_in(request)
         call = {"type": "tool_call", "name": self.tool.name, "args": arguments, "id": f"convcoa-{self.name}"}
         try:

@@ -11,10 +11,8 @@ from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.text.clean import clean
 
-LONGEST_QUESTION = 20_000
-"""Maximum number of characters of a question."""
-_REMEMBERED_PAIRS = 20
-_REMEMBERED_CHARACTERS = 2_000
+LONGEST_QUESTION = 20_000  # Maximum number of characters of a question.
+_REMEMBERED_PAIRS, _REMEMBERED_CHARACTERS = 20, 2_000
 
 
 class Asked(NamedTuple):
@@ -34,9 +32,7 @@ def read_conversation(question: str | None, messages: Sequence[AnyMessage], aban
 
     `question` wins. Without it the last messages must be the user's; several in a row are one question. The message of an
     unfinished turn (`abandoned` is its id) and an earlier message that is empty or too long are discarded.
-
-    Raises:
-        InputError: No question, an empty one, or one longer than `LONGEST_QUESTION`.
+    Raises InputError if there is no question, or an empty one, or one longer than `LONGEST_QUESTION`.
     """
     history: list[tuple[str, str]] = []
     removals: list[dict[str, str]] = []

@@ -15,8 +15,7 @@ from langgraph_convcoa.text.citations import without_marks
 
 ROOT = "Contextual knowledge set"
 EXTRA = "convcoa"
-_LAST_CHARACTERS = 1200
-_EARLIER_CHARACTERS = 400
+_LAST_CHARACTERS, _EARLIER_CHARACTERS = 1200, 400
 """Maximum number of characters of a text in a view: in the last round, and in an earlier round."""
 
 
@@ -76,9 +75,7 @@ class ContextualKnowledgeSet:
         """Read an exported set, from JSON text or the parsed object.
 
         The papers' fields must be there; our own, under "convcoa", may be missing, as after `export(strict=True)`.
-
-        Raises:
-            InputError: The data is not such a set. The message names the round.
+        Raises InputError if the data is not such a set; the message names the round.
         """
         if not data:
             return cls()
@@ -118,9 +115,7 @@ class ContextualKnowledgeSet:
 
     def rate(self, number: int, rating: str) -> None:
         """Set a person's rating of the answer of a round: "up", "down", or "" for no rating.
-
-        Raises:
-            InputError: There is no such round, or the rating is unknown.
+        Raises InputError if there is no such round, or the rating is unknown.
         """
         if rating not in ("up", "down", ""):
             raise InputError('an answer is rated "up" or "down", or with "" not at all')

@@ -31,7 +31,7 @@ from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 from langgraph_convcoa.server.guard import Access, Guard
 from langgraph_convcoa.server.runs import error_json
-from langgraph_convcoa.storage.base import LONGEST_THREAD, thread_name
+from langgraph_convcoa.storage import LONGEST_THREAD, thread_name
 from langgraph_convcoa.storage.turns import INTERRUPT, Turns
 from langgraph_convcoa.text.clean import flat
 

@@ -18,10 +18,10 @@ from langgraph_convcoa.retrieval.documents.kinds import readable_suffixes
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 from langgraph_convcoa.server.guard import COOKIE, WRONG_TOKEN_SECONDS, Access
 from langgraph_convcoa.server.routes import as_response, body_of, route, whole
+from langgraph_convcoa.server.runs import to_json
 from langgraph_convcoa.server.service import Missing, Service
 from langgraph_convcoa.server.threads import key_of
 from langgraph_convcoa.server.uploads import MOST_FILES
-from langgraph_convcoa.server.wire import to_json
 from langgraph_convcoa.storage.threads import file_name, thread_as_file, thread_as_markdown
 
 STATIC = Path(__file__).with_name("static")

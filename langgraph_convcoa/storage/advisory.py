@@ -14,7 +14,7 @@ from psycopg import AsyncConnection
 from psycopg.rows import TupleRow
 
 from langgraph_convcoa.retrieval.engine.postgres.driver import cut
-from langgraph_convcoa.storage.base import CONNECT_SECONDS
+from langgraph_convcoa.storage import CONNECT_SECONDS
 
 _POLL_SECONDS = 0.05
 _BEAT_SECONDS = 1.0

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from langgraph_convcoa.errors import StoreError, redact
 from langgraph_convcoa.retrieval.engine.postgres.driver import passwords_of
-from langgraph_convcoa.storage.base import CONNECT_SECONDS, ConversationStore
+from langgraph_convcoa.storage import CONNECT_SECONDS, ConversationStore
 
 if TYPE_CHECKING:
     from langgraph.checkpoint.base import BaseCheckpointSaver

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from langgraph_convcoa.errors import StoreError
 from langgraph_convcoa.files import private_file, sqlite_connection, sqlite_stamp
-from langgraph_convcoa.storage.base import FORMAT, ConversationStore, later_format
+from langgraph_convcoa.storage import FORMAT, ConversationStore, later_format
 
 if TYPE_CHECKING:
     from langgraph.checkpoint.base import BaseCheckpointSaver

@@ -110,10 +110,7 @@ class DataAnalysis(BaseAction):
     async def retrieve(self, request: ActionRequest) -> list[Document]:
         """One document: the query, its result as a small table, and the source.
 
-        Raises:
-            ActionInputError: There is no SQL, or it is refused, or it fails.
-            TimeoutError: The query took too long.
-            TableError: The database cannot be reached.
+        Raises ActionInputError if there is no SQL, or it is refused or fails; TimeoutError; TableError without a connection.
         """
         return [await asyncio.to_thread(self._retrieve, request)]
 

@@ -27,11 +27,9 @@ if TYPE_CHECKING:
 
 _START_SECONDS, _FILE_SECONDS, _DATABASE_SECONDS = 60.0, 120.0, 30.0
 """Limits for starting the process, for reading files, and for opening a database."""
-_GRACE_SECONDS = 1.5
-"""A query that ignores interrupts is killed this many seconds after its time-out."""
+_GRACE_SECONDS = 1.5  # A query that ignores interrupts is killed this many seconds after its time-out.
 _SQLITE_FRESH_SECONDS = 60.0
-_OVERHEAD = 400 * 2**20
-"""Bytes for the interpreter, DuckDB's threads and a result, in addition to the tables."""
+_OVERHEAD = 400 * 2**20  # Bytes for the interpreter, DuckDB's threads and a result, in addition to the tables.
 _ERRORS = {"ActionInputError": ActionInputError, "TableError": TableError, "TimeoutError": TimeoutError}
 
 

@@ -155,10 +155,7 @@ def _table(node: exp.Table, names: Mapping[str, Table], ctes: Mapping[str, str],
 def _name_tables(
     root: exp.Expr, dialect: str, names: Mapping[str, Table], ctes: Mapping[str, str], default_schema: str
 ) -> None:
-    """Write tables as they were created, and CTEs under their new names.
-
-    PostgreSQL may have another table under the name in another case.
-    """
+    """Write tables as they were created, in their case (PostgreSQL may have both), and CTEs under their new names."""
     for column in root.find_all(exp.Column):
         if column.args.get("db") is not None and dialect != "duckdb":
             # PostgreSQL may read schema.table.name as a call of a function.

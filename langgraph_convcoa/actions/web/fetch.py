@@ -34,8 +34,7 @@ RETRIED = frozenset({429, 500, 502, 503, 504})
 """Statuses after which asking again may help."""
 _FIRST_WAIT = 0.5
 _UNSUSPECTED = 500_000
-_MAX_RATIO = 100
-"""A body above 500 kB that is more than 100 times its compressed size is refused."""
+_MAX_RATIO = 100  # A body above 500 kB that is more than 100 times its compressed size is refused.
 _ROBOTS_BYTES = 500_000
 _ROBOTS_SECONDS = 3_600.0
 _ROBOTS_SITES = 1_000
