@@ -29,10 +29,8 @@ from langgraph_convcoa.text.clean import flat
 from langgraph_convcoa.text.terms import plain
 from langgraph_convcoa.text.words import content_tokens, content_words
 
-PAGE = 20
-"""A list names at most this many documents at once."""
+PAGE = 20  # A list names at most this many documents at once.
 _OF_A_PIECE = 10
-_MOST_COVERED = 5
 _SHOWN_TITLES, _LONGEST_TITLES = 6, 100
 """The description shows at most this many titles, with at most this many characters together."""
 _LONGEST_TITLE, _LONGEST_WORDS = 80, 2_000
@@ -42,7 +40,6 @@ _SUFFIX = re.compile(r"\.([a-z][a-z0-9]{1,4})(?:\.gz)?$", re.IGNORECASE)
 _PARTS = ("page", "sheet", "chapter", "row")
 _PLACE_KEYS = (*_PARTS, "document_id", "start", "part", "entities", "triples")
 _WEB = ("http://", "https://")
-_MOST_TOPICS = 8
 _PASSAGES_OF_TOPICS = 2_000  # At most this many passages are read for topics, evenly spread over the collection.
 _TERMS, _TITLES = 3, 3
 _LONGEST_PASSAGE, _STARTS = 5_000, 10
@@ -152,7 +149,7 @@ class Overview(BaseAction):
         wanted = read_input(given) or (None if given else read_question(request.sub_question))
         if wanted is None:
             named = collection.named(f"{given} {request.sub_question}") or (collection.having(given) if given else [])
-            if 0 < len(named) <= _MOST_COVERED:
+            if 0 < len(named) <= 5:
                 return covering(collection, named, request.k)
             wanted = Wanted("list")
         if wanted.kind != "topics" or not collection.entries:
@@ -378,7 +375,7 @@ def find_topics(collection: Collection) -> list[str]:
     kept = np.unique(np.linspace(0, len(every) - 1, min(len(every), _PASSAGES_OF_TOPICS)).astype(np.int64))
     patterns = view.patterns_for(every[kept])
     whole = patterns.take(patterns.offsets[every[kept]])
-    means, _ = kmeans(whole, min(_MOST_TOPICS, max(1, round(math.sqrt(len(kept) / 2)))), iter=_STARTS, seed=0)
+    means, _ = kmeans(whole, min(8, max(1, round(math.sqrt(len(kept) / 2)))), iter=_STARTS, seed=0)
     labels, distances = vq(whole, means)
     held = [_written(passage.document.page_content) for passage in read(view, every[kept])]
     everywhere = Counter(form for forms in held for form in forms)

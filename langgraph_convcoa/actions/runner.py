@@ -1,7 +1,4 @@
-"""The actions of a graph: retrievers and tools wrapped as actions, and the runner of them all.
-
-The runner has one event loop for synchronous callers, a time limit, bounded concurrency, and evidence in one form.
-"""
+"""The actions of a graph: retrievers and tools wrapped as actions, and their runner, which returns evidence in one form."""
 
 from __future__ import annotations
 

@@ -53,8 +53,7 @@ class Round(TypedDict):
     convcoa: NotRequired[RoundExtra]
 
 
-KnowledgeSetJSON = dict[str, list[Round]]
-"""The state's form of the set: `{"Contextual knowledge set": [round, ...]}`."""
+KnowledgeSetJSON = dict[str, list[Round]]  # The state's form of the set: `{"Contextual knowledge set": [round, ...]}`.
 
 
 class ContextualKnowledgeSet:

@@ -32,7 +32,6 @@ SETTINGS = ("model", "k", "threshold", "language", "recall_answers", "max_sub_qu
 """Settings of a run that a client may set. The server offers the models, and sets limits of actions and shared knowledge."""
 _STRATEGIES = ("reject", "interrupt", "rollback", "enqueue")
 _ROLES = {"human": "human", "user": "human", "ai": "ai", "assistant": "ai"}
-_MOST_MESSAGES = 1_000
 _LOGGER = logging.getLogger(__name__)
 
 
@@ -150,7 +149,7 @@ def read_input(given: Any) -> dict[str, Any] | None:
             return {"question": clean(question)}
         if isinstance(messages := given.get("messages"), Mapping | str):
             messages = [messages]
-        if isinstance(messages, list) and messages and len(messages) <= _MOST_MESSAGES:
+        if isinstance(messages, list) and messages and len(messages) <= 1_000:
             read = [message for one in messages if (message := _message(one)) is not None]
             if read and read[-1].type == "human":
                 return {"messages": read}

@@ -33,7 +33,6 @@ from langgraph_convcoa.storage.turns import INTERRUPT, OUTPUT_FIELDS, Turns, bef
 MOST_RUNS = 200  # Maximum number of runs at the same time, over all users. A further run is refused.
 _TURN_THREADS, _OWN_THREADS = 2 * MOST_RUNS, 16
 """Threads for turns (a synchronous model, action or retriever occupies one while it works), and for the server itself."""
-_LOCK_SECONDS = 5.0
 _REFUSE_SECONDS = 0.5  # Seconds that a question waits while another server runs a turn of its thread; then it is refused.
 _TITLE_CHARACTERS = 80
 MOST_SEARCHED, _MOST_FOUND, _SEARCH_SECONDS, _MOST_WORDS = 1_000, 50, 3.0, 20
@@ -195,7 +194,7 @@ class Service:
         await self._erase(key)
 
     async def _erase(self, key: str) -> None:
-        async with self.store.turn(key, _LOCK_SECONDS):
+        async with self.store.turn(key, wait=5.0):
             if self._shared is not None:
                 await aforget_thread(self._shared, key)
             await self.store.erase(self._saver, key)

@@ -6,8 +6,8 @@ The base class keeps threads in memory. Here is also the format of a stored thre
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Iterable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,39 +35,33 @@ class ConversationStore:
     def check(self) -> None:
         """Raise StoreError if the store cannot be used."""
 
-    @asynccontextmanager
-    async def opened(self) -> AsyncIterator[BaseCheckpointSaver[Any]]:
+    def opened(self) -> AbstractAsyncContextManager[BaseCheckpointSaver[Any]]:
         """The store's checkpointer. Its tables are made if they are missing."""
         from langgraph.checkpoint.memory import InMemorySaver
 
-        yield InMemorySaver()
+        return nullcontext(InMemorySaver())
 
-    @asynccontextmanager
-    async def shared(self) -> AsyncIterator[BaseStore]:
+    def shared(self) -> AbstractAsyncContextManager[BaseStore]:
         """A `BaseStore` in the same place, for knowledge that a user's threads share."""
         from langgraph.store.memory import InMemoryStore
 
-        yield InMemoryStore()
+        return nullcontext(InMemoryStore())
 
-    @asynccontextmanager
-    async def book(self) -> AsyncIterator[BaseStore]:
+    def book(self) -> AbstractAsyncContextManager[BaseStore]:
         """A `BaseStore` for the owners and titles of a server's threads."""
-        async with self.shared() as store:
-            yield store
+        return self.shared()
 
     async def erase(self, saver: Any, thread: str) -> None:
         """Delete a thread while other threads are used."""
         await saver.adelete_thread(thread)
 
-    @asynccontextmanager
-    async def turn(self, thread: str, wait: float) -> AsyncIterator[None]:
+    def turn(self, thread: str, wait: float) -> AbstractAsyncContextManager[None]:
         """Lock a thread for one turn. If two turns began after the same round, one would be lost."""
-        yield
+        return nullcontext()
 
-    @asynccontextmanager
-    async def entry(self, name: str) -> AsyncIterator[None]:
+    def entry(self, name: str) -> AbstractAsyncContextManager[None]:
         """Lock an entry of the book, from reading it to writing it."""
-        yield
+        return nullcontext()
 
     async def taken(self, threads: Iterable[str]) -> set[str]:
         """Select the threads that have a running turn, as far as the store knows."""

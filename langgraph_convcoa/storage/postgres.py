@@ -86,15 +86,11 @@ class PostgresStore(ConversationStore):
                     await store.setup()
                 yield store
 
-    @asynccontextmanager
-    async def turn(self, thread: str, wait: float) -> AsyncIterator[None]:
-        async with self._locks.held(_turn_of(thread), wait, lambda: self.busy(thread)):
-            yield
+    def turn(self, thread: str, wait: float) -> AbstractAsyncContextManager[None]:
+        return self._locks.held(_turn_of(thread), wait, lambda: self.busy(thread))
 
-    @asynccontextmanager
-    async def entry(self, name: str) -> AsyncIterator[None]:
-        async with self._locks.held(f"langgraph_convcoa entry\0{name}", CONNECT_SECONDS, lambda: self.busy(name)):
-            yield
+    def entry(self, name: str) -> AbstractAsyncContextManager[None]:
+        return self._locks.held(f"langgraph_convcoa entry\0{name}", CONNECT_SECONDS, lambda: self.busy(name))
 
     async def taken(self, threads: Iterable[str]) -> set[str]:
         names = {_turn_of(thread): thread for thread in threads}

@@ -7,7 +7,7 @@ import hashlib
 import os
 import sqlite3
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -91,10 +91,8 @@ class SqliteStore(ConversationStore):
                 await connection.commit()
                 yield saver
 
-    @asynccontextmanager
-    async def shared(self) -> AsyncIterator[BaseStore]:
-        async with self._base_store(self.path) as store:
-            yield store
+    def shared(self) -> AbstractAsyncContextManager[BaseStore]:
+        return self._base_store(self.path)
 
     @asynccontextmanager
     async def book(self) -> AsyncIterator[BaseStore]:
@@ -121,18 +119,14 @@ class SqliteStore(ConversationStore):
         async with saver.lock:
             await saver.conn.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
-    @asynccontextmanager
-    async def turn(self, thread: str, wait: float) -> AsyncIterator[None]:
+    def turn(self, thread: str, wait: float) -> AbstractAsyncContextManager[None]:
         """Lock the thread for this turn with an empty lock file in the folder of the store."""
         digest = hashlib.sha256(thread.encode("utf-8", "replace")).hexdigest()[:12]
-        async with self._locked(digest, thread, wait, 0.1):
-            yield
+        return self._locked(digest, thread, wait, 0.1)
 
-    @asynccontextmanager
-    async def entry(self, name: str) -> AsyncIterator[None]:
+    def entry(self, name: str) -> AbstractAsyncContextManager[None]:
         """Lock all entries of the book with one empty lock file: an entry is written in a moment."""
-        async with self._locked("threads", name, WAIT_SECONDS, 0.01):
-            yield
+        return self._locked("threads", name, WAIT_SECONDS, 0.01)
 
     @asynccontextmanager
     async def _locked(self, ending: str, thread: str, wait: float, poll: float) -> AsyncIterator[None]:

@@ -79,10 +79,7 @@ def before_last(snapshot: StateSnapshot) -> str:
 
 
 def without_last_turn(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The lasting state of a thread, without its last turn.
-
-    Evidence that the last turn found is removed, also if an earlier turn had found it before.
-    """
+    """The lasting state of a thread, without its last turn and without all evidence which that turn found."""
     from langgraph_convcoa.memory.knowledge_set import ContextualKnowledgeSet
 
     rounds, messages = rounds_of(values), [*values["messages"]]

@@ -16,7 +16,6 @@ from langgraph_convcoa.errors import InputError, require
 
 _MOST_ROWS = 100_000
 _QUOTED_ROWS = 5
-_LONGEST_QUOTE = 1_500
 _NAMES = {"duckdb": "DuckDB", "sqlite": "SQLite", "postgres": "PostgreSQL", "mysql": "MySQL", "tsql": "SQL Server"}
 
 
@@ -151,7 +150,7 @@ def evidence_from(result: Result, query: str, source: str, action: str, *, words
     spoken = [", ".join(map(" ".join, zip(result.columns, row, strict=True))) for row in result.rows[:_QUOTED_ROWS]]
     if result.more or len(result.rows) > _QUOTED_ROWS:
         spoken.append("and further rows")
-    quote = f"{query} gives {'; '.join(spoken) or 'no rows'}"[:_LONGEST_QUOTE]
+    quote = f"{query} gives {'; '.join(spoken) or 'no rows'}"[:1_500]
     quote += f" ({words})" if words else ""
     rows = (result.columns, ["---"] * len(result.columns), *result.rows)
     table = "\n".join(f"| {' | '.join(cell.replace('|', '/') for cell in row)} |" for row in rows)

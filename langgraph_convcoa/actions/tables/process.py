@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 _START_SECONDS, _FILE_SECONDS, _DATABASE_SECONDS = 60.0, 120.0, 30.0
 """Limits for starting the process, for reading files, and for opening a database."""
 _GRACE_SECONDS = 1.5  # A query that ignores interrupts is killed this many seconds after its time-out.
-_SQLITE_FRESH_SECONDS = 60.0
 _OVERHEAD = 400 * 2**20  # Bytes for the interpreter, DuckDB's threads and a result, in addition to the tables.
 _ERRORS = {"ActionInputError": ActionInputError, "TableError": TableError, "TimeoutError": TimeoutError}
 
@@ -68,7 +67,7 @@ class EngineProcess:
     def tables(self) -> list[Table]:
         """The tables, with a few values of each column. Changed files are read again, but SQLite files only after a minute."""
         with self._lock:
-            old = self.dialect != "sqlite" or time.monotonic() - self._read_at > _SQLITE_FRESH_SECONDS
+            old = self.dialect != "sqlite" or time.monotonic() - self._read_at > 60.0
             self._open(fresh=old and self._stamp != self._stamped())
             return self._tables
 

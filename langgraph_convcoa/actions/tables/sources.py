@@ -24,7 +24,6 @@ _ENDINGS = ".csv .tsv .parquet .json .jsonl .xlsx, an SQLite or DuckDB file"
 _DIALECTS = {"postgresql": "postgres", "mariadb": "mysql", "mssql": "tsql"}
 _SAMPLED_ROWS = 200
 _READ_SECONDS = 30.0  # Seconds that PostgreSQL may take for each statement that reads its catalogue.
-_FRESH_SECONDS = 60.0
 _MOST_MILLISECONDS = 2_000_000_000  # A little less than PostgreSQL's longest time limit.
 _CANCELLED = ("57014", "25P03")
 _SECRET_KEY = re.compile(r"pass|pwd|secret|token|key", re.IGNORECASE)
@@ -156,7 +155,7 @@ class DatabaseTables:
 
     def tables(self) -> list[Table]:
         """The tables with a few values of each column, read again every minute."""
-        if time.monotonic() - self._read_at > _FRESH_SECONDS:
+        if time.monotonic() - self._read_at > 60.0:
             self._tables = self._read()
         return self._tables
 

@@ -28,7 +28,6 @@ _FENCE = re.compile(r"\A\s*```\w*\s*\n?(.*?)```\s*\Z", re.DOTALL)
 _FOLDS_CASE = frozenset({"duckdb", "sqlite", "mysql", "tsql"})
 _AGGREGATES = {"Sum": "total", "Avg": "average", "Count": "number of", "Max": "highest", "Min": "lowest", "Median": "median"}
 _AGGREGATES |= {"Stddev": "standard deviation of", "Variance": "variance of"}
-_LONGEST_WORDS = 200
 _OWN_PROCESS = frozenset({"duckdb", "sqlite"})
 """These databases run in a process that can be killed, so the growth of a query needs no bound."""
 _FIRST_WORDS = ("SELECT", "WITH", "FROM", "(")
@@ -299,4 +298,4 @@ def _first_in_words(query: exp.Query) -> str:
     aggregate = next((node for node in what.walk() if type(node).__name__ in _AGGREGATES), None)
     columns = " ".join(dict.fromkeys(column.name for column in (aggregate or what).find_all(exp.Column)))
     words = f"{_AGGREGATES[type(aggregate).__name__]} {columns or 'rows'}" if aggregate is not None else columns
-    return f"{'highest' if first.args.get('desc') else 'lowest'} {words}".strip()[:_LONGEST_WORDS]
+    return f"{'highest' if first.args.get('desc') else 'lowest'} {words}".strip()[:200]

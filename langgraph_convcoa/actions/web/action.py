@@ -35,7 +35,6 @@ _log = logging.getLogger(__name__)
 _SEARCH_SECONDS = 600.0
 _EXTRACTION_SECONDS = 5.0
 _SNIPPET_SCORE = 0.1  # Score of the first snippet, less than that of any passage of a page. The n-th snippet has 1/n of it.
-_REMEMBERED = 4_000
 _MOST_PARTS = 100  # A title with its snippet is split into fewer parts than this, because it is short.
 _MOST_PASSAGES = 60  # A look-up encodes at most this many passages. If there are more, BM25 chooses them.
 
@@ -196,7 +195,7 @@ class WebRanker:
     @cached_property
     def _encoder(self) -> Encoder:
         # Sub-questions of a turn often lead to the same pages.
-        return RecentEncoder(as_encoder(self._given), _REMEMBERED)
+        return RecentEncoder(as_encoder(self._given), 4_000)
 
     def choose(self, results: Sequence[SearchResult], query: str, n: int) -> list[SearchResult]:
         """The n results whose title|snippet is most similar to the query, best first."""

@@ -22,8 +22,7 @@ from langgraph_convcoa.retrieval.documents.load import MAX_BYTES, Skipped, Told
 from langgraph_convcoa.retrieval.documents.markup import decode_page
 from langgraph_convcoa.retrieval.progress import Progress, track
 
-MOST_PAGES = 500
-"""The default limit of the pages of a site."""
+MOST_PAGES = 500  # The default limit of the pages of a site.
 LIMITS = FetchLimits(seconds=30.0, max_bytes=20_000_000, pdf_pages=1_000, characters=2_000_000)
 """Larger than the limits of a look-up in a conversation, but also with only two requests to a host at a time."""
 

@@ -30,14 +30,10 @@ _HEADERS = {
     "Accept-Encoding": "gzip",
     "Accept-Language": "en,*;q=0.5",
 }
-RETRIED = frozenset({429, 500, 502, 503, 504})
-"""Statuses after which asking again may help."""
+RETRIED = frozenset({429, 500, 502, 503, 504})  # Statuses after which asking again may help.
 _FIRST_WAIT = 0.5
 _UNSUSPECTED = 500_000
 _MAX_RATIO = 100  # A body above 500 kB that is more than 100 times its compressed size is refused.
-_ROBOTS_BYTES = 500_000
-_ROBOTS_SECONDS = 3_600.0
-_ROBOTS_SITES = 1_000
 
 
 class PageError(RetrievalError):
@@ -152,7 +148,7 @@ class Fetcher:
         # A page that was read under one setting must not come from the cache under another setting.
         self.settings = f"{guard.allow_private} {respect_robots} {self.limits}"
         self._respect_robots = respect_robots
-        self._robots: TTLCache[str, RobotFileParser] = TTLCache(_ROBOTS_SITES, _ROBOTS_SECONDS)
+        self._robots: TTLCache[str, RobotFileParser] = TTLCache(maxsize=1_000, ttl=3_600.0)
         self._robots_lock = threading.Lock()
         self._ssl_context = _ssl_context()
         self._slots: weakref.WeakValueDictionary[tuple[int, str], asyncio.Semaphore] = weakref.WeakValueDictionary()
@@ -238,7 +234,7 @@ class Fetcher:
                 for _ in range(self.limits.redirects + 1):
                     async with client.stream("GET", url) as response:
                         if response.status_code == 200:
-                            lines = (await read_body(response, _ROBOTS_BYTES)).decode("utf-8-sig", "replace").splitlines()
+                            lines = (await read_body(response, max_bytes=500_000)).decode("utf-8-sig", "replace").splitlines()
                         elif response.status_code >= 500 or response.status_code == 429:
                             lines = closed
                         if not response.has_redirect_location:

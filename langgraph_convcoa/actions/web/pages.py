@@ -32,7 +32,6 @@ from langgraph_convcoa.text.words import sentences
 
 _log = logging.getLogger(__name__)
 _MAX_HTML = 1_500_000
-_MIN_YEAR = 1990
 _TITLE_CHARACTERS = 300
 _FAILURE_SECONDS = 60.0
 _READERS = 2
@@ -242,7 +241,7 @@ def plausible_date(value: Any) -> str:
         parsed = date.fromisoformat(str(value or "")[:10])
     except ValueError:
         return ""
-    return parsed.isoformat() if parsed.year >= _MIN_YEAR and parsed <= date.today() else ""
+    return parsed.isoformat() if parsed.year >= 1990 and parsed <= date.today() else ""
 
 
 def visible(text: str) -> str:
