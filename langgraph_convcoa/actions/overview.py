@@ -1,8 +1,4 @@
-"""The action over a collection as a whole: it lists and counts documents, names topics, and covers whole documents.
-
-A few English questions are recognised without a model. All of them name the collection, and must match a pattern as a whole:
-one word more makes an ordinary question.
-"""
+"""The action over a collection as a whole: it lists and counts documents, names topics, and covers whole documents."""
 
 from __future__ import annotations
 
@@ -51,6 +47,7 @@ _SORTS = r"(?:documents?|docs?|files?|pdfs?|papers?|reports?|articles?|notes|tex
 """The last five may also name parts of a text. They need a place, an owner, or titles with the words of the question."""
 _OWNED = rf"(?:(?:do|can) (?:you|we|i) (?:have|search)(?: here| in {_PLACE})?|are (?:here|in here|in {_PLACE})|did i upload)"
 _THE = r"(?:all )?(?:of )?(?:the |my |your |our |these )?"
+# Every pattern names the collection, and a question must match as a whole: one word more makes an ordinary question.
 _PATTERNS: list[tuple[Kind, str]] = [
     ("list", rf"what is (?:in here|in {_PLACE}|{_PLACE} about)|what (?:does|do) {_PLACE} (?:contain|cover|have)"),
     ("list", rf"what (?:is|are) (?:in )?(?:the|my|your|our|these) {_ALL} about|(?:which|what) {_ALL} (?:are there|exist)"),

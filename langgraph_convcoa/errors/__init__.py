@@ -140,9 +140,7 @@ def _short(text: str, most: int = _LONGEST_MESSAGE) -> str:
 def redact(text: str, secrets: Collection[str] = ()) -> str:
     r"""Hide secrets in a text: `secrets`, values of variables such as OPENAI_API_KEY, and all that looks like a secret.
 
-    Args:
-        text: A message; it is cut after 20,000 characters.
-        secrets: Known secrets. They are also hidden if they are written as in an address or in JSON.
+    The text is cut after 20,000 characters. `secrets` are also hidden if they are written as in an address or in JSON.
 
     Example:
         >>> redact("401 for https://ana:pw@example.org/?key=x4 with Authorization: Basic YW5hOnB3")

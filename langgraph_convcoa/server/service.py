@@ -73,10 +73,7 @@ class Service:
         self.settings, self.store = settings, settings.store
         self.runs = Runs()
         self.jobs = Jobs(settings.folder / "uploads")
-        self.book: ThreadBook
-        self.collections: Collections
         self._open = AsyncExitStack()
-        self._threads: ThreadPoolExecutor
         self._compiling = threading.Lock()
 
     async def __aenter__(self) -> Service:

@@ -30,7 +30,6 @@ _ADVICE = {
     "readonly": "cannot be written: change its permissions, or give another file",
     "disk is full": "is on a full disk: make room; what was stored before is still there",
 }
-
 _PRUNE = (
     "DELETE FROM checkpoints WHERE thread_id = ? AND checkpoint_id < (SELECT max(checkpoint_id) FROM checkpoints AS latest"
     " WHERE latest.thread_id = checkpoints.thread_id AND latest.checkpoint_ns = checkpoints.checkpoint_ns)",

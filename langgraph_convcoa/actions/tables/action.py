@@ -142,10 +142,7 @@ class DataAnalysis(BaseAction):
 
 
 def evidence_from(result: Result, query: str, source: str, action: str, *, words: str = "") -> Document:
-    """A result as one document. Its quote is the query, the first rows, and `words`, which say what the query puts first.
-
-    The text is the quote and the rows as a table.
-    """
+    """A result as one document: a quote (the query, the first rows, and `words` about its order), and the rows as a table."""
     query = " ".join(query.split())
     spoken = [", ".join(map(" ".join, zip(result.columns, row, strict=True))) for row in result.rows[:_QUOTED_ROWS]]
     if result.more or len(result.rows) > _QUOTED_ROWS:

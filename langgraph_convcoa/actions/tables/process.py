@@ -1,7 +1,4 @@
-"""An engine over files in a process of its own, which is killed if a query takes too long, and started again.
-
-`EngineProcess` is the side of the caller. `main` runs in the process and answers JSON requests over pipes, under limits.
-"""
+"""An engine over files in a process of its own, which is killed if a query takes too long, and started again."""
 
 from __future__ import annotations
 
@@ -134,7 +131,7 @@ class EngineProcess:
 
 
 def main() -> None:
-    """Answer requests until the standard input ends."""
+    """Run in the process: answer JSON requests over pipes, under limits, until the standard input ends."""
     requests, replies = pipes()
     engine: DuckDBTables | SQLiteTables | None = None
     reply: dict[str, Any]

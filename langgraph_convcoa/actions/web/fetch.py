@@ -97,27 +97,17 @@ def _too_large(max_bytes: int) -> PageError:
 
 @dataclass(frozen=True)
 class FetchLimits:
-    """Limits of time, size and requests for reading pages.
+    """Limits of time, size and requests for reading pages."""
 
-    Attributes:
-        seconds: For one page with its redirects and retries, and as many again to extract its text (web action: at most 5).
-        total_seconds: For all pages of a look-up. Pages that are not read in time are left out.
-        max_bytes: Maximum size of a body, compressed and decompressed.
-        redirects: Maximum number of redirects of a page.
-        retries: Maximum number of retries after a lost connection or the statuses 429, 500, 502, 503 and 504.
-        per_host: Maximum number of requests to one host at a time.
-        pdf_pages: Maximum number of pages of a PDF that are read.
-        characters: Maximum number of characters of a page's text that are kept.
-    """
-
+    # For one page with its redirects and retries, and as many again to extract its text (web action: at most 5).
     seconds: float = 6.0
-    total_seconds: float = 12.0
-    max_bytes: int = 5_000_000
-    redirects: int = 5
-    retries: int = 2
-    per_host: int = 2
-    pdf_pages: int = 50
-    characters: int = 200_000
+    total_seconds: float = 12.0  # For all pages of a look-up. Pages that are not read in time are left out.
+    max_bytes: int = 5_000_000  # Maximum size of a body, compressed and decompressed.
+    redirects: int = 5  # Maximum number of redirects of a page.
+    retries: int = 2  # Maximum number of retries after a lost connection or the statuses 429, 500, 502, 503 and 504.
+    per_host: int = 2  # Maximum number of requests to one host at a time.
+    pdf_pages: int = 50  # Maximum number of pages of a PDF that are read.
+    characters: int = 200_000  # Maximum number of characters of a page's text that are kept.
 
     def __post_init__(self) -> None:
         check_least(self, seconds=0.001, total_seconds=0.001, max_bytes=1, redirects=0)
