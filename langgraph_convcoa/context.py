@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
 from langgraph_convcoa.actions.base import BaseAction
 from langgraph_convcoa.actions.knowledge import KnowledgeRetrievalSettings
 from langgraph_convcoa.actions.tables.action import DataAnalysisSettings
-from langgraph_convcoa.actions.web.settings import WebQueryingSettings
+from langgraph_convcoa.actions.web import WebQueryingSettings
 from langgraph_convcoa.errors import InputError
 
 

@@ -13,8 +13,7 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Literal
 
-SqliteMode = Literal["rwc", "rw", "ro"]
-"""How a database is opened: made when missing ("rwc"), for reading and writing ("rw"), for reading only ("ro")."""
+SqliteMode = Literal["rwc", "rw", "ro"]  # Create a missing database, read and write an existing one, or only read it.
 
 
 @contextmanager
@@ -82,10 +81,7 @@ def private_folder(folder: str | Path) -> None:
 
 
 def private_file(path: str | Path) -> None:
-    """Create an empty file with the permissions 0600 if it is missing, before a library creates it with wider permissions.
-
-    SQLite gives the logs of a database the same permissions.
-    """
+    """Create an empty file with the permissions 0600 if it is missing, before a library creates it with wider permissions."""
     os.close(os.open(path, os.O_CREAT | os.O_RDONLY | getattr(os, "O_CLOEXEC", 0), 0o600))
 
 

@@ -137,8 +137,7 @@ class GivenAction(BaseAction):
 def as_action(given: Action | BaseAction) -> BaseAction:
     """Wrap an object with `name`, `description` and `async retrieve` as a `BaseAction`.
 
-    Raises:
-        InputError: The object lacks one of these members, or its name is not a letter, then letters, digits, _ or -.
+    Raises InputError if one of these is missing, or the name is not a letter, then letters, digits, _ or -.
     """
     if not isinstance(given, Action):
         raise InputError(f"{type(given).__name__} is not an action: it needs name, description and async retrieve(request)")

@@ -1,8 +1,4 @@
-"""The action over a collection as a whole: it lists and counts documents, names topics, and covers whole documents.
-
-A few English questions are recognised without a model. All of them name the collection, and must match a pattern as a whole:
-one word more makes an ordinary question.
-"""
+"""The action over a collection as a whole: it lists and counts documents, names topics, and covers whole documents."""
 
 from __future__ import annotations
 
@@ -29,23 +25,18 @@ from langgraph_convcoa.text.clean import flat
 from langgraph_convcoa.text.terms import plain
 from langgraph_convcoa.text.words import content_tokens, content_words
 
-PAGE = 20
-"""A list names at most this many documents at once."""
+PAGE = 20  # A list names at most this many documents at once.
 _OF_A_PIECE = 10
-_MOST_COVERED = 5
 _SHOWN_TITLES, _LONGEST_TITLES = 6, 100
 """The description shows at most this many titles, with at most this many characters together."""
 _LONGEST_TITLE, _LONGEST_WORDS = 80, 2_000
-_MOST_READ = 2_000
-"""Headings are read from the texts only if the collection has at most this many documents."""
+_MOST_READ = 2_000  # Headings are read from the texts only if the collection has at most this many documents.
 _DATES = ("date", "published", "publication_date", "pubdate", "year", "created", "modified")
 _SUFFIX = re.compile(r"\.([a-z][a-z0-9]{1,4})(?:\.gz)?$", re.IGNORECASE)
 _PARTS = ("page", "sheet", "chapter", "row")
 _PLACE_KEYS = (*_PARTS, "document_id", "start", "part", "entities", "triples")
 _WEB = ("http://", "https://")
-_MOST_TOPICS = 8
-_PASSAGES_OF_TOPICS = 2_000
-"""At most this many passages are read for topics, evenly spread over the collection."""
+_PASSAGES_OF_TOPICS = 2_000  # At most this many passages are read for topics, evenly spread over the collection.
 _TERMS, _TITLES = 3, 3
 _LONGEST_PASSAGE, _STARTS = 5_000, 10
 Kind = Literal["list", "count", "topics"]
@@ -56,6 +47,7 @@ _SORTS = r"(?:documents?|docs?|files?|pdfs?|papers?|reports?|articles?|notes|tex
 """The last five may also name parts of a text. They need a place, an owner, or titles with the words of the question."""
 _OWNED = rf"(?:(?:do|can) (?:you|we|i) (?:have|search)(?: here| in {_PLACE})?|are (?:here|in here|in {_PLACE})|did i upload)"
 _THE = r"(?:all )?(?:of )?(?:the |my |your |our |these )?"
+# Every pattern names the collection, and a question must match as a whole: one word more makes an ordinary question.
 _PATTERNS: list[tuple[Kind, str]] = [
     ("list", rf"what is (?:in here|in {_PLACE}|{_PLACE} about)|what (?:does|do) {_PLACE} (?:contain|cover|have)"),
     ("list", rf"what (?:is|are) (?:in )?(?:the|my|your|our|these) {_ALL} about|(?:which|what) {_ALL} (?:are there|exist)"),
@@ -154,7 +146,7 @@ class Overview(BaseAction):
         wanted = read_input(given) or (None if given else read_question(request.sub_question))
         if wanted is None:
             named = collection.named(f"{given} {request.sub_question}") or (collection.having(given) if given else [])
-            if 0 < len(named) <= _MOST_COVERED:
+            if 0 < len(named) <= 5:
                 return covering(collection, named, request.k)
             wanted = Wanted("list")
         if wanted.kind != "topics" or not collection.entries:
@@ -380,7 +372,7 @@ def find_topics(collection: Collection) -> list[str]:
     kept = np.unique(np.linspace(0, len(every) - 1, min(len(every), _PASSAGES_OF_TOPICS)).astype(np.int64))
     patterns = view.patterns_for(every[kept])
     whole = patterns.take(patterns.offsets[every[kept]])
-    means, _ = kmeans(whole, min(_MOST_TOPICS, max(1, round(math.sqrt(len(kept) / 2)))), iter=_STARTS, seed=0)
+    means, _ = kmeans(whole, min(8, max(1, round(math.sqrt(len(kept) / 2)))), iter=_STARTS, seed=0)
     labels, distances = vq(whole, means)
     held = [_written(passage.document.page_content) for passage in read(view, every[kept])]
     everywhere = Counter(form for forms in held for form in forms)

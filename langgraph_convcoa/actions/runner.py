@@ -1,7 +1,4 @@
-"""The actions of a graph: retrievers and tools wrapped as actions, and the runner of them all.
-
-The runner has one event loop for synchronous callers, a time limit, bounded concurrency, and evidence in one form.
-"""
+"""The actions of a graph: retrievers and tools wrapped as actions, and their runner, which returns evidence in one form."""
 
 from __future__ import annotations
 
@@ -28,8 +25,7 @@ from pydantic_core import to_jsonable_python
 from langgraph_convcoa.actions.base import Action, ActionRequest, BaseAction, as_action
 from langgraph_convcoa.actions.knowledge import KnowledgeRetrieval, Retriever, inner
 from langgraph_convcoa.actions.tool import ToolAction, action_name
-from langgraph_convcoa.errors import ConvCoAError, InputError, first_line
-from langgraph_convcoa.errors.redaction import secrets_of
+from langgraph_convcoa.errors import ConvCoAError, InputError, first_line, secrets_of
 from langgraph_convcoa.text.clean import clean, clean_value
 from langgraph_convcoa.text.words import content_words, sentences
 
@@ -58,11 +54,7 @@ class Look(NamedTuple):
 
 
 class ActionRunner:
-    """Runs the actions of one graph.
-
-    Raises:
-        InputError: Two actions have one name, or an object is not an action.
-    """
+    """Runs the actions of one graph. Raises InputError if two actions have one name, or an object is not an action."""
 
     def __init__(self, actions: Sequence[Action]) -> None:
         self.actions: dict[str, BaseAction] = {}
@@ -150,10 +142,7 @@ class ActionRunner:
 def as_evidence(found: Any, action: str, request: ActionRequest) -> list[Document]:
     """Evidence with an id, `source`, `score` and `quote`, without empty and repeated pieces.
 
-    `found` is what an action returned: a document, a text, or a list of them.
-
-    Raises:
-        ActionError: `found` is something else.
+    `found` is what an action returned: a document, a text, or a list of them. Raises ActionError for anything else.
     """
     evidence: dict[str, Document] = {}
     listed = [found] if isinstance(found, str | Document) else found
@@ -189,7 +178,6 @@ def _plain(value: Any) -> Any:
 
 def reason_of(error: BaseException, secrets: Collection[str] = ()) -> str:
     """The reason of a failure in one redacted line; `secrets` are texts that it must not show."""
-    # The library's own errors say what is wrong. Other errors are shown with their type.
     return clean(first_line(error, secrets, named=not isinstance(error, ConvCoAError)))
 
 
@@ -212,10 +200,8 @@ def _best_sentence(text: str, question: str) -> str:
 
 
 def _run(work: Coroutine[Any, Any, _T]) -> _T:
-    """Run a coroutine on the event loop of this process, which runs in a daemon thread and is started at first use.
-
-    The loop does not end with the program: freeing torch's tensors in its thread then may abort the program.
-    """
+    """Run a coroutine on the event loop of this process, which runs in a daemon thread and is started at first use."""
+    # The loop does not end with the program: freeing torch's tensors in its thread then may abort the program.
     process = os.getpid()
     with _lock:
         # A forked child has the loop of its parent, but not its thread.
@@ -234,9 +220,7 @@ def as_actions(retriever: Retriever | None, given: Sequence[Action | BaseTool | 
     """The actions of a graph: `retriever` first, then the given ones. Tools, retrievers and other objects are wrapped.
 
     The first retriever is called knowledge_retrieval. A further retriever is called by its `name`, or else by its class.
-
-    Raises:
-        InputError: Nothing is given, an object cannot be wrapped, or two retrievers would have the same name.
+    Raises InputError if nothing is given, an object cannot be wrapped, or two retrievers would have the same name.
     """
     if given is not None and not isinstance(given, Sequence):
         raise InputError(f"actions must be a list of actions, not {type(given).__name__}")

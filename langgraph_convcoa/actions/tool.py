@@ -16,7 +16,6 @@ from pydantic import ValidationError
 from langgraph_convcoa.actions.base import ActionInputError, ActionRequest, BaseAction
 from langgraph_convcoa.errors import InputError
 
-_LONGEST_DESCRIPTION = 1_000
 _LONGEST_TEXT = 20_000
 _TAKES_A_QUESTION = frozenset(
     "query question q search search_query search_term text input tool_input prompt message keywords __arg1".split()  # noqa: SIM905
@@ -75,15 +74,11 @@ class ToolAction(BaseAction):
         )
         form = f"the {listed}" if plain and len(self._arguments) == 1 else f"a JSON object with {listed}"
         self._asked_for = f"; action_input: {form}" if listed else ""
-        told = " ".join((description or tool.description or tool.name).split())[:_LONGEST_DESCRIPTION].rstrip(". ")
+        told = " ".join((description or tool.description or tool.name).split())[:1_000].rstrip(". ")
         self.description = f"{told}{self._asked_for}"
 
     async def retrieve(self, request: ActionRequest) -> list[Document]:
-        """Call the tool with the action input.
-
-        Raises:
-            ActionInputError: The tool does not accept the input, or reports a failure.
-        """
+        """Call the tool. Raises ActionInputError if the tool does not accept the input, or reports a failure."""
         arguments = self._filled_in(request)
         call = {"type": "tool_call", "name": self.tool.name, "args": arguments, "id": f"convcoa-{self.name}"}
         try:

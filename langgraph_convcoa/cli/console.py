@@ -32,7 +32,6 @@ _STYLES = {
 }
 """Styles of the final states of a sub-question."""
 _REPORT_WIDTH, _SVG_WIDTH, _LONGEST = 140, 108, 1_500
-_FONT = re.compile(r"@font-face \{.*?\}", re.DOTALL)  # Finds a font in a picture that a viewer would fetch.
 
 
 def warn(message: str) -> None:
@@ -319,8 +318,8 @@ def turn_svg(question: str, output: Mapping[str, Any]) -> str:
         console.print(Text(citation_line(number, citation), style="dim"))
     if usage := output.get("usage"):
         console.print(Text(usage_line(usage), style="dim"))
-    # XML does not allow these two characters.
-    return re.sub("[\ufffe\uffff]", "", _FONT.sub("", console.export_svg(title="convcoa")))
+    # Without fonts that a viewer would fetch, and without two characters that XML does not allow.
+    return re.sub(r"(?s:@font-face \{.*?\})|[\ufffe\uffff]", "", console.export_svg(title="convcoa"))
 
 
 def _short(text: str) -> str:

@@ -27,7 +27,6 @@ from langgraph_convcoa.evaluation.methods.registry import EXTRACTIVE, METHODS, R
 from langgraph_convcoa.text.terminal import printable
 
 _METHODS = "closed-book,history-aware-rag,ours"
-_MAX_MB = 1_000.0
 _asked, _compared, _run = map(panel, ("What is asked and searched", "What is compared", "The run"))
 
 app = typer.Typer(
@@ -158,7 +157,7 @@ def qa(
         data=data,
         methods=methods,
         split=None if chosen.split == "all" else chosen.split,
-        retriever=(place_of(path), lambda: open_retriever(path, max_mb=_MAX_MB, progress=True)) if path else None,
+        retriever=(place_of(path), lambda: open_retriever(path, max_mb=1_000.0, progress=True)) if path else None,
         run=RunSettings(chosen.concurrency, chosen.gold_history, chosen.max_tokens),
         **{name: getattr(chosen, name) for name in (*models, "sample", "seed", "k", "out", "fresh", "retry_failed")},
     )

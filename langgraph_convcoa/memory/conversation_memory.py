@@ -24,20 +24,15 @@ from langgraph_convcoa.text.words import content_words, words
 
 _log = logging.getLogger(__name__)
 _WORD_DIMENSION = 1024
-RECENT, RELEVANT = 3, 5
-"""A view has this many of the last rounds, and this many relevant earlier rounds."""
+RECENT, RELEVANT = 3, 5  # A view has this many of the last rounds, and this many relevant earlier rounds.
 _PAIRS, _RECENT_PAIRS = 10, 6
-_ABOUT = 0.6
-"""Minimum relevance (cosine plus share of words) of a round on the question's topic."""
+_ABOUT = 0.6  # Minimum relevance (cosine plus share of words) of a round on the question's topic.
 _CONVERSATIONS, _LONGEST = 64, 2_000
-_CONTEXT = 0.5
-"""Weight of the previous triple's pattern in the next one: "And in 2019?" says little by itself."""
-_WORD_CONTEXT = 0.7
-"""Weight of a word of the previous triple; its square is the weight for the triple before that."""
+_CONTEXT = 0.5  # Weight of the previous triple's pattern in the next one: "And in 2019?" says little by itself.
+_WORD_CONTEXT = 0.7  # Weight of a word of the previous triple; its square is the weight for the triple before that.
 _WORD_WEIGHT = 1.0
 """Weight of shared words beside the cosine. The three weights were chosen on half of the dialogs of pacific and mtrag."""
-_HALF_LIFE = 20.0
-"""Number of rounds after which the recency is half."""
+_HALF_LIFE = 20.0  # Number of rounds after which the recency is half.
 
 
 class TextVectors:
@@ -118,8 +113,7 @@ class DynamicHistory:
     """
 
     def __init__(self, capacity: int = 200, alpha: float = 0.95) -> None:
-        self.capacity = capacity
-        self.alpha = alpha
+        self.capacity, self.alpha = capacity, alpha
         self.triples: list[Triple] = []
         self.patterns = np.zeros((0, 0), dtype=np.float32)
         self._words: list[dict[str, float]] = []

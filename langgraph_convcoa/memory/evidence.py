@@ -15,12 +15,9 @@ from langgraph_convcoa.memory.conversation_memory import TextVectors
 from langgraph_convcoa.memory.knowledge_set import Citation, Round
 from langgraph_convcoa.text.same_question import LONGEST_COMPARED, SAME_SIMILARITY, words_agree
 
-SHARE = 3
-"""At most one in three pieces of fresh evidence is replaced (section 4.2)."""
-MARGIN = 0.05
-"""Minimum gain in similarity for an earlier piece to replace a fresh one."""
-LONGEST = 4000
-"""Maximum number of characters of a text that is kept from turn to turn."""
+SHARE = 3  # At most one in three pieces of fresh evidence is replaced (section 4.2).
+MARGIN = 0.05  # Minimum gain in similarity for an earlier piece to replace a fresh one.
+LONGEST = 4000  # Maximum number of characters of a text that is kept from turn to turn.
 _QUOTE_CHARACTERS = 300
 _LEXICAL_SIMILARITY = 0.5
 

@@ -1,22 +1,29 @@
-"""The contextual knowledge set, the rounds of a conversation as JSON (Pan et al. 2024b, section 3.3)."""
+"""The contextual knowledge set, the rounds of a conversation as JSON (Pan et al. 2024b, section 3.3).
+
+Also the current question and the earlier turns, from a question or a list of messages.
+"""
 
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Iterable, Sequence
-from typing import Any, NotRequired, cast
+from typing import Any, NamedTuple, NotRequired, cast
 
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
 from langchain_core.messages.utils import count_tokens_approximately
 from typing_extensions import TypedDict
 
 from langgraph_convcoa.chain import ChainItem
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.text.citations import without_marks
+from langgraph_convcoa.text.clean import clean
 
 ROOT = "Contextual knowledge set"
 EXTRA = "convcoa"
-_LAST_CHARACTERS = 1200
-_EARLIER_CHARACTERS = 400
+LONGEST_QUESTION = 20_000  # Maximum number of characters of a question.
+_REMEMBERED_PAIRS, _REMEMBERED_CHARACTERS = 20, 2_000
+_LAST_CHARACTERS, _EARLIER_CHARACTERS = 1200, 400
 """Maximum number of characters of a text in a view: in the last round, and in an earlier round."""
 
 
@@ -34,12 +41,9 @@ class RoundExtra(TypedDict):
     chain: list[ChainItem]
     citations: list[Citation]
     time: str
-    evidence: NotRequired[list[Citation]]
-    """Evidence of items that the answer does not cite."""
-    unsupported: NotRequired[list[str]]
-    """Sentences of the answer that no evidence supports."""
-    rating: NotRequired[str]
-    """What a person thinks of the answer: "up" or "down"."""
+    evidence: NotRequired[list[Citation]]  # Evidence of items that the answer does not cite.
+    unsupported: NotRequired[list[str]]  # Sentences of the answer that no evidence supports.
+    rating: NotRequired[str]  # What a person thinks of the answer: "up" or "down".
 
 
 class Round(TypedDict):
@@ -54,8 +58,7 @@ class Round(TypedDict):
     convcoa: NotRequired[RoundExtra]
 
 
-KnowledgeSetJSON = dict[str, list[Round]]
-"""The state's form of the set: `{"Contextual knowledge set": [round, ...]}`."""
+KnowledgeSetJSON = dict[str, list[Round]]  # The state's form of the set: `{"Contextual knowledge set": [round, ...]}`.
 
 
 class ContextualKnowledgeSet:
@@ -76,9 +79,7 @@ class ContextualKnowledgeSet:
         """Read an exported set, from JSON text or the parsed object.
 
         The papers' fields must be there; our own, under "convcoa", may be missing, as after `export(strict=True)`.
-
-        Raises:
-            InputError: The data is not such a set. The message names the round.
+        Raises InputError if the data is not such a set; the message names the round.
         """
         if not data:
             return cls()
@@ -118,9 +119,7 @@ class ContextualKnowledgeSet:
 
     def rate(self, number: int, rating: str) -> None:
         """Set a person's rating of the answer of a round: "up", "down", or "" for no rating.
-
-        Raises:
-            InputError: There is no such round, or the rating is unknown.
+        Raises InputError if there is no such round, or the rating is unknown.
         """
         if rating not in ("up", "down", ""):
             raise InputError('an answer is rated "up" or "down", or with "" not at all')
@@ -153,10 +152,7 @@ class ContextualKnowledgeSet:
 
         A round has its question, its answer without citation marks, and the summaries that the answer does not repeat. The
         last round goes in first, cut if it is too long. If there is none, or even the cut round does not fit, the view is "".
-
-        Args:
-            budget_tokens: Maximum number of tokens.
-            rounds: Numbers of the rounds, the most important first. If None, the last rounds that fit.
+        `rounds` are the numbers of the rounds, the most important first; if None, the last rounds that fit.
         """
         if not self.rounds:
             return ""
@@ -209,3 +205,55 @@ def _as_text(entry: Round, length: int) -> str:
 def _cut(text: str, length: int) -> str:
     text = " ".join(text.split())
     return text if len(text) <= length else f"{text[:length].rsplit(' ', 1)[0]} …"
+
+
+class Asked(NamedTuple):
+    """The question of a turn, the id of its message (a new id if it has none), and the earlier pairs, oldest first.
+
+    `removals` are the messages of abandoned turns to take out, in the form that the messages reducer reads.
+    """
+
+    question: str
+    message_id: str
+    history: list[tuple[str, str]]
+    removals: list[dict[str, str]]
+
+
+def read_conversation(question: str | None, messages: Sequence[AnyMessage], abandoned: str | None = None) -> Asked:
+    """Find the question and the answered turns before it.
+
+    `question` wins. Without it the last messages must be the user's; several in a row are one question. The message of an
+    unfinished turn (`abandoned` is its id) and an earlier message that is empty or too long are discarded.
+    Raises InputError if there is no question, or an empty one, or one longer than `LONGEST_QUESTION`.
+    """
+    history: list[tuple[str, str]] = []
+    removals: list[dict[str, str]] = []
+    pending: list[HumanMessage] = []
+    last = messages[-1] if messages else None
+    for message in messages:
+        if isinstance(message, HumanMessage):
+            asked_now = question is None and message is last
+            unusable = not 0 < len(message.text.strip()) <= LONGEST_QUESTION
+            if not asked_now and message.id and (message.id == abandoned or unusable):
+                # As a dict, so that a message stream does not show the removal.
+                removals.append({"role": "remove", "content": "", "id": message.id})
+            else:
+                pending.append(message)
+        elif isinstance(message, AIMessage) and pending and message.text:
+            pair = (" ".join(m.text.strip() for m in pending), message.text)
+            history.append((clean(pair[0][:_REMEMBERED_CHARACTERS]), clean(pair[1][:_REMEMBERED_CHARACTERS])))
+            pending = []
+    message_id = str(uuid.uuid4())
+    if question is None:
+        if not isinstance(last, HumanMessage):
+            raise InputError('give {"question": "..."} or {"messages": [...]} whose last message is the user\'s')
+        message_id = last.id or message_id
+        joined = "\n".join(m.text.strip() for m in pending)
+        question = joined if last.text.strip() and len(joined) <= LONGEST_QUESTION else last.text
+    if not isinstance(question, str) or not question.strip():
+        raise InputError("the question is empty")
+    if len(question) > LONGEST_QUESTION:
+        raise InputError(
+            f"the question has {len(question):,} characters, {LONGEST_QUESTION:,} at most: put long texts into the documents"
+        )
+    return Asked(clean(question).strip(), message_id, history[-_REMEMBERED_PAIRS:], removals)

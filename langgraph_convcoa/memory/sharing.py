@@ -19,8 +19,7 @@ _PAGE = 200
 def user_of(user_id: str | None, config: RunnableConfig | None = None) -> str:
     """The user whose threads share rounds: the authenticated user, else `user_id`, else the `user_id` of `config`.
 
-    Raises:
-        InputError: There is no user. Rounds of one user must not reach another.
+    Raises InputError if there is no user: rounds of one user must not reach another.
 
     Example:
         >>> user_of("ann")
@@ -81,10 +80,7 @@ async def aforget_thread(store: BaseStore, thread: str) -> int:
 
 
 def _namespace(user_id: str) -> tuple[str, ...]:
-    """The namespace of one user, with a digest of the user's name.
-
-    Stores join labels with dots and search by prefix: "ann" would also find the rounds of "anna", and "a.b" is no label.
-    """
+    # A digest: stores join labels with dots and search by prefix, so "ann" would also find the rounds of "anna".
     if not user_id:
         raise InputError("shared knowledge needs a user: set user_id")
     return (*_ROOT, _digest(user_id))

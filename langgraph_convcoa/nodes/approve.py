@@ -26,7 +26,7 @@ from pydantic import (
 
 from langgraph_convcoa.chain import chain_item
 from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.memory.asked import LONGEST_QUESTION
+from langgraph_convcoa.memory.knowledge_set import LONGEST_QUESTION
 from langgraph_convcoa.nodes.parts import LOOKED, GraphParts, TurnRuntime, Update, finding, merge_findings
 from langgraph_convcoa.nodes.plan import by_way_of_approval, first_look_ups, recall_plan
 from langgraph_convcoa.state import ActionState, ConvCoAState, Finding, Plan, PlannedNode, empty_reply

@@ -12,8 +12,7 @@ from langchain_core.runnables import RunnableConfig
 
 from langgraph_convcoa.actions.runner import reason_of
 from langgraph_convcoa.chain import SOLVED, ChainItem, Status
-from langgraph_convcoa.errors import ModelError
-from langgraph_convcoa.errors.redaction import secrets_of
+from langgraph_convcoa.errors import ModelError, secrets_of
 from langgraph_convcoa.nodes.parts import LOOKED, GraphParts, TurnEvidence, TurnRuntime, Update, emit_status, merge_findings
 from langgraph_convcoa.nodes.verify import judge, put_first, score_claims
 from langgraph_convcoa.reasoning.base import Corrected, Correction, CorrectRequest, Unsolved

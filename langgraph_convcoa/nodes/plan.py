@@ -23,9 +23,8 @@ from langgraph_convcoa.chain import ActionChain, ChainItem, chain_item
 from langgraph_convcoa.context import ConvCoAContext, check_approve
 from langgraph_convcoa.errors import ModelError
 from langgraph_convcoa.memory import sharing
-from langgraph_convcoa.memory.asked import read_conversation
 from langgraph_convcoa.memory.evidence import RecalledAnswer, integrate, recall_answers
-from langgraph_convcoa.memory.knowledge_set import ContextualKnowledgeSet, Round
+from langgraph_convcoa.memory.knowledge_set import ContextualKnowledgeSet, Round, read_conversation
 from langgraph_convcoa.nodes.parts import (
     LOOKED,
     GraphParts,

@@ -14,8 +14,7 @@ from langchain_core.runnables.config import ensure_config
 from langchain_core.runnables.configurable import DynamicRunnable
 from langchain_core.runnables.fallbacks import RunnableWithFallbacks
 
-from langgraph_convcoa.errors import ModelError, first_line
-from langgraph_convcoa.errors.redaction import secrets_of
+from langgraph_convcoa.errors import ModelError, first_line, secrets_of
 
 ChatModel = Runnable[LanguageModelInput, Any]
 """A LangChain chat model, or one in wrappers: fallbacks, retries, bound arguments, a configuration, configurable fields."""

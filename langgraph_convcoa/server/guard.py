@@ -20,8 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.server import UPLOAD_BYTES
-from langgraph_convcoa.server.runs import error_json
-from langgraph_convcoa.server.wire import to_json
+from langgraph_convcoa.server.runs import error_json, to_json
 
 USER = "convcoa_user"  # Key of the user in a request's scope; "" is the anonymous user.
 COOKIE = "convcoa_session"
@@ -30,7 +29,6 @@ SHORTEST_TOKEN = 16
 MOST_JSON = 4_000_000  # Maximum number of bytes of a request's JSON.
 WRONG_TOKEN_SECONDS = 0.5
 _SAFE = ("GET", "HEAD", "OPTIONS")
-_LONGEST_USER = 200
 PAGE_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; font-src 'self'; connect-src 'self'; "
     "manifest-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'; "
@@ -111,7 +109,7 @@ class Access:
             named = headers.getlist(self.user_header)
             address = _address(client)
             by_proxy = address is not None and any(address in network for network in self.proxies)
-            if by_proxy and len(named) == 1 and 0 < len(named[0].strip()) <= _LONGEST_USER:
+            if by_proxy and len(named) == 1 and 0 < len(named[0].strip()) <= 200:
                 return named[0].strip()
             if not self.token:
                 return None

@@ -31,7 +31,7 @@ from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 from langgraph_convcoa.server.guard import Access, Guard
 from langgraph_convcoa.server.runs import error_json
-from langgraph_convcoa.storage.base import LONGEST_THREAD, thread_name
+from langgraph_convcoa.storage import LONGEST_THREAD, thread_name
 from langgraph_convcoa.storage.turns import INTERRUPT, Turns
 from langgraph_convcoa.text.clean import flat
 
@@ -242,7 +242,7 @@ class _Tools:
         def see(mode: str, part: Any) -> None:
             if mode == "custom" and part.get("type") == "sub_question":
                 said = f"{part.get('action')} {part.get('status')}: {part.get('sub_question')}"
-                told.add(asyncio.ensure_future(_progress(ctx, len(told) + 1, cut(flat(said), QUOTE))))
+                told.add(asyncio.create_task(ctx.report_progress(len(told) + 1, None, cut(flat(said), QUOTE))))
 
         with _told(ToolError):
             name = thread_name(thread or self._thread or uuid.uuid4().hex)
@@ -250,7 +250,8 @@ class _Tools:
                 async with self._turn_of.setdefault(name, asyncio.Lock()):
                     output = await self._turns.run(name, {"question": question}, see)
             finally:
-                await asyncio.gather(*told)
+                # The client may have left; the turn goes on.
+                await asyncio.gather(*told, return_exceptions=True)
             if INTERRUPT in output:
                 raise InputError("the turn waits for a person's approval, which cannot be given here")
             await self._forget_others(name)
@@ -268,12 +269,6 @@ class _Tools:
             await self._turns.saver.adelete_thread(self._recent.popitem(last=False)[0])
 
 
-async def _progress(ctx: Any, number: int, message: str) -> None:
-    # The client may have left; the turn goes on.
-    with suppress(Exception):
-        await ctx.report_progress(number, None, message)
-
-
 @contextmanager
 def _told(kind: type[Exception]) -> Iterator[None]:
     """Raise every error as `kind`, an exception of the SDK. Its message holds no secret."""
@@ -284,10 +279,7 @@ def _told(kind: type[Exception]) -> Iterator[None]:
 
 
 def take_stdout() -> TextIO:
-    """Reserve standard output for the protocol. All other output, also of C code, goes to standard error from now on.
-
-    The stream that is returned is for `run_stdio`.
-    """
+    """Reserve standard output for `run_stdio`. All other output, also of C code, goes to standard error from now on."""
     sys.stdout.flush()
     wire = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())

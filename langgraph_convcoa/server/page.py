@@ -18,15 +18,13 @@ from langgraph_convcoa.retrieval.documents.kinds import readable_suffixes
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 from langgraph_convcoa.server.guard import COOKIE, WRONG_TOKEN_SECONDS, Access
 from langgraph_convcoa.server.routes import as_response, body_of, route, whole
+from langgraph_convcoa.server.runs import to_json
 from langgraph_convcoa.server.service import Missing, Service
 from langgraph_convcoa.server.threads import key_of
 from langgraph_convcoa.server.uploads import MOST_FILES
-from langgraph_convcoa.server.wire import to_json
 from langgraph_convcoa.storage.threads import file_name, thread_as_file, thread_as_markdown
 
 STATIC = Path(__file__).with_name("static")
-_LONGEST_QUOTE = 4_000
-_BETWEEN_QUOTES = " … "
 _MOST_TEXT = 100_000  # Maximum number of characters of the text that is shown: the id may name a whole document.
 _PART = re.compile(r"(.+)#(\d+)\Z", re.DOTALL)
 
@@ -108,7 +106,7 @@ async def _job(service: Service, user: str, request: Request) -> Any:
 async def _passages(service: Service, user: str, request: Request) -> Any:
     given = request.query_params
     collection = await service.collection(user, given.get("collection", ""))
-    identity, text = given.get("id", ""), given.get("quote", "")[:_LONGEST_QUOTE]
+    identity, text = given.get("id", ""), given.get("quote", "")[:4_000]
     if not identity:
         raise InputError("a passage is asked for by its id")
     found = None
@@ -159,7 +157,7 @@ def spans(text: str, quote: str) -> Sequence[tuple[int, int]]:
     # The place in the text of each character of `flat`, and of the space after each word.
     origin = [index for word in words for index in range(word.start(), word.end() + 1)]
     places = []
-    for part in quote.split(_BETWEEN_QUOTES):
+    for part in quote.split(" … "):
         wanted = " ".join(part.split())
         if wanted and (found := flat.find(wanted)) >= 0:
             places.append((origin[found], origin[found + len(wanted) - 1] + 1))

@@ -16,10 +16,9 @@ from starlette.routing import Route
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.server.collections import Collection
 from langgraph_convcoa.server.guard import USER
-from langgraph_convcoa.server.runs import Run
+from langgraph_convcoa.server.runs import GRAPH, Run, RunRequest, read_run, to_json
 from langgraph_convcoa.server.service import VALUES, Missing, Service
 from langgraph_convcoa.server.threads import key_of
-from langgraph_convcoa.server.wire import GRAPH, RunRequest, read_run, to_json
 from langgraph_convcoa.storage.turns import before_last, without_last_turn
 
 Endpoint = Callable[[Service, str, Request], Awaitable[Any]]

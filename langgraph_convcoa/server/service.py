@@ -24,17 +24,15 @@ from langgraph_convcoa.errors import ConvCoAError, InputError, StoreError, Threa
 from langgraph_convcoa.memory.sharing import aforget_thread
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 from langgraph_convcoa.server.collections import Collection, Collections
-from langgraph_convcoa.server.runs import Run, Runs, now
+from langgraph_convcoa.server.runs import GRAPH, Run, RunRequest, Runs, now
 from langgraph_convcoa.server.threads import MOST_THREADS, ThreadBook, checked_id, checked_metadata, key_of
 from langgraph_convcoa.server.uploads import Jobs
-from langgraph_convcoa.server.wire import GRAPH, RunRequest
-from langgraph_convcoa.storage.base import TURN_WAIT_SECONDS, ConversationStore
+from langgraph_convcoa.storage import TURN_WAIT_SECONDS, ConversationStore
 from langgraph_convcoa.storage.turns import INTERRUPT, OUTPUT_FIELDS, Turns, before_last, question_of, rounds_of
 
 MOST_RUNS = 200  # Maximum number of runs at the same time, over all users. A further run is refused.
 _TURN_THREADS, _OWN_THREADS = 2 * MOST_RUNS, 16
 """Threads for turns (a synchronous model, action or retriever occupies one while it works), and for the server itself."""
-_LOCK_SECONDS = 5.0
 _REFUSE_SECONDS = 0.5  # Seconds that a question waits while another server runs a turn of its thread; then it is refused.
 _TITLE_CHARACTERS = 80
 MOST_SEARCHED, _MOST_FOUND, _SEARCH_SECONDS, _MOST_WORDS = 1_000, 50, 3.0, 20
@@ -75,10 +73,7 @@ class Service:
         self.settings, self.store = settings, settings.store
         self.runs = Runs()
         self.jobs = Jobs(settings.folder / "uploads")
-        self.book: ThreadBook
-        self.collections: Collections
         self._open = AsyncExitStack()
-        self._threads: ThreadPoolExecutor
         self._compiling = threading.Lock()
 
     async def __aenter__(self) -> Service:
@@ -196,7 +191,7 @@ class Service:
         await self._erase(key)
 
     async def _erase(self, key: str) -> None:
-        async with self.store.turn(key, _LOCK_SECONDS):
+        async with self.store.turn(key, wait=5.0):
             if self._shared is not None:
                 await aforget_thread(self._shared, key)
             await self.store.erase(self._saver, key)

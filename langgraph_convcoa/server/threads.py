@@ -13,8 +13,7 @@ from weakref import WeakValueDictionary
 from langgraph.store.base import BaseStore
 
 from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.server.runs import now
-from langgraph_convcoa.server.wire import to_json
+from langgraph_convcoa.server.runs import now, to_json
 from langgraph_convcoa.text.clean import clean_value
 
 _ROOT = ("convcoa", "server", "threads")

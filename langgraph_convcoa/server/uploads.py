@@ -1,7 +1,4 @@
-"""Uploads: files are copied within limits, then read by a worker process and encoded by a thread of their collection.
-
-The guard limits the size of the whole request (`server.UPLOAD_BYTES`, or --max-upload-mb).
-"""
+"""Uploads: files are copied within limits, then read by a worker process and encoded by a thread of their collection."""
 
 from __future__ import annotations
 

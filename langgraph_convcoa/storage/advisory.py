@@ -14,9 +14,8 @@ from psycopg import AsyncConnection
 from psycopg.rows import TupleRow
 
 from langgraph_convcoa.retrieval.engine.postgres.driver import cut
-from langgraph_convcoa.storage.base import CONNECT_SECONDS
+from langgraph_convcoa.storage import CONNECT_SECONDS
 
-_POLL_SECONDS = 0.05
 _BEAT_SECONDS = 1.0
 _LOST_SECONDS = 15.0  # If a statement has no answer for this many seconds, the connection counts as lost.
 # If a machine vanishes, the server ends its connection after 30 s. By then its program has given up the locks.
@@ -81,7 +80,7 @@ class AdvisoryLocks:
             while (connection := await self._tried(key)) is None:
                 if time.monotonic() >= end:
                     raise busy()
-                await asyncio.sleep(_POLL_SECONDS)
+                await asyncio.sleep(0.05)
             # This timeout expires when the connection is lost.
             self._held[key] = limit = asyncio.timeout(None)
             try:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from langgraph_convcoa.errors import StoreError, redact
 from langgraph_convcoa.retrieval.engine.postgres.driver import passwords_of
-from langgraph_convcoa.storage.base import CONNECT_SECONDS, ConversationStore
+from langgraph_convcoa.storage import CONNECT_SECONDS, ConversationStore
 
 if TYPE_CHECKING:
     from langgraph.checkpoint.base import BaseCheckpointSaver
@@ -86,15 +86,11 @@ class PostgresStore(ConversationStore):
                     await store.setup()
                 yield store
 
-    @asynccontextmanager
-    async def turn(self, thread: str, wait: float) -> AsyncIterator[None]:
-        async with self._locks.held(_turn_of(thread), wait, lambda: self.busy(thread)):
-            yield
+    def turn(self, thread: str, wait: float) -> AbstractAsyncContextManager[None]:
+        return self._locks.held(_turn_of(thread), wait, lambda: self.busy(thread))
 
-    @asynccontextmanager
-    async def entry(self, name: str) -> AsyncIterator[None]:
-        async with self._locks.held(f"langgraph_convcoa entry\0{name}", CONNECT_SECONDS, lambda: self.busy(name)):
-            yield
+    def entry(self, name: str) -> AbstractAsyncContextManager[None]:
+        return self._locks.held(f"langgraph_convcoa entry\0{name}", CONNECT_SECONDS, lambda: self.busy(name))
 
     async def taken(self, threads: Iterable[str]) -> set[str]:
         names = {_turn_of(thread): thread for thread in threads}

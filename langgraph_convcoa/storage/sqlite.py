@@ -7,14 +7,14 @@ import hashlib
 import os
 import sqlite3
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from langgraph_convcoa.errors import StoreError
 from langgraph_convcoa.files import private_file, sqlite_connection, sqlite_stamp
-from langgraph_convcoa.storage.base import FORMAT, ConversationStore, later_format
+from langgraph_convcoa.storage import FORMAT, ConversationStore, later_format
 
 if TYPE_CHECKING:
     from langgraph.checkpoint.base import BaseCheckpointSaver
@@ -30,7 +30,6 @@ _ADVICE = {
     "readonly": "cannot be written: change its permissions, or give another file",
     "disk is full": "is on a full disk: make room; what was stored before is still there",
 }
-
 _PRUNE = (
     "DELETE FROM checkpoints WHERE thread_id = ? AND checkpoint_id < (SELECT max(checkpoint_id) FROM checkpoints AS latest"
     " WHERE latest.thread_id = checkpoints.thread_id AND latest.checkpoint_ns = checkpoints.checkpoint_ns)",
@@ -91,10 +90,8 @@ class SqliteStore(ConversationStore):
                 await connection.commit()
                 yield saver
 
-    @asynccontextmanager
-    async def shared(self) -> AsyncIterator[BaseStore]:
-        async with self._base_store(self.path) as store:
-            yield store
+    def shared(self) -> AbstractAsyncContextManager[BaseStore]:
+        return self._base_store(self.path)
 
     @asynccontextmanager
     async def book(self) -> AsyncIterator[BaseStore]:
@@ -121,18 +118,14 @@ class SqliteStore(ConversationStore):
         async with saver.lock:
             await saver.conn.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
-    @asynccontextmanager
-    async def turn(self, thread: str, wait: float) -> AsyncIterator[None]:
+    def turn(self, thread: str, wait: float) -> AbstractAsyncContextManager[None]:
         """Lock the thread for this turn with an empty lock file in the folder of the store."""
         digest = hashlib.sha256(thread.encode("utf-8", "replace")).hexdigest()[:12]
-        async with self._locked(digest, thread, wait, 0.1):
-            yield
+        return self._locked(digest, thread, wait, 0.1)
 
-    @asynccontextmanager
-    async def entry(self, name: str) -> AsyncIterator[None]:
+    def entry(self, name: str) -> AbstractAsyncContextManager[None]:
         """Lock all entries of the book with one empty lock file: an entry is written in a moment."""
-        async with self._locked("threads", name, WAIT_SECONDS, 0.01):
-            yield
+        return self._locked("threads", name, WAIT_SECONDS, 0.01)
 
     @asynccontextmanager
     async def _locked(self, ending: str, thread: str, wait: float, poll: float) -> AsyncIterator[None]:

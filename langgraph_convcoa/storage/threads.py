@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar, get_type_hints
 
 from langgraph_convcoa.errors import InputError, StoreError
-from langgraph_convcoa.storage import open_store
-from langgraph_convcoa.storage.base import FORMAT, ConversationStore, later_format, storable, thread_name
+from langgraph_convcoa.storage import FORMAT, ConversationStore, later_format, open_store, storable, thread_name
 from langgraph_convcoa.storage.turns import Turns, config_of, rounds_of, unfinished_question
 from langgraph_convcoa.text.clean import clean_value, flat
 from langgraph_convcoa.text.terminal import json_text, printable
@@ -198,10 +197,7 @@ def lasting_fields() -> dict[str, TypeAdapter[Any]]:
 
 
 def thread_as_file(thread: str, values: Mapping[str, Any]) -> dict[str, Any]:
-    """A thread's state as an object for JSON.
-
-    `values` is `graph.get_state(config).values`. Fields that an unfinished turn left there are not exported.
-    """
+    """The values of a thread's state as an object for JSON. Fields that an unfinished turn left there are not exported."""
     state = {
         name: adapter.dump_python(values[name], mode="json", warnings=False)
         for name, adapter in lasting_fields().items()

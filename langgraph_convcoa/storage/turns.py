@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import NAMESPACE_OID, uuid5
 
 from langgraph_convcoa.errors import InputError, StoreError
-from langgraph_convcoa.storage.base import FORMAT, TURN_WAIT_SECONDS, ConversationStore, later_format
+from langgraph_convcoa.storage import FORMAT, TURN_WAIT_SECONDS, ConversationStore, later_format
 from langgraph_convcoa.text.clean import clean
 
 if TYPE_CHECKING:
@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 
 OUTPUT_FIELDS = ("answer", "citations", "unsupported", "chain", "knowledge_set", "usage")  # Fields of the graph's output.
 INTERRUPT = "__interrupt__"  # The key of the output under which LangGraph puts interrupts.
-SOURCES_KEY = "convcoa_sources"
-"""Key in the metadata of every checkpoint: a fingerprint of the documents, tables and web search of the turn."""
+SOURCES_KEY = "convcoa_sources"  # Metadata of every checkpoint: a fingerprint of documents, tables and web search.
 _FORMAT_KEY = "convcoa_format"
 _PARTS = ("channel_values", "channel_versions", "versions_seen")  # Parts that LangGraph expects in every checkpoint.
 _NEXT = "branch:to:"  # Prefix of LangGraph's channel for a node that runs next.
@@ -80,10 +79,7 @@ def before_last(snapshot: StateSnapshot) -> str:
 
 
 def without_last_turn(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The lasting state of a thread, without its last turn.
-
-    Evidence that the last turn found is removed, also if an earlier turn had found it before.
-    """
+    """The lasting state of a thread, without its last turn and without all evidence which that turn found."""
     from langgraph_convcoa.memory.knowledge_set import ContextualKnowledgeSet
 
     rounds, messages = rounds_of(values), [*values["messages"]]
@@ -134,10 +130,8 @@ def _answered(stored: CheckpointTuple, given: Mapping[str, Any]) -> Mapping[str,
 
 
 def _asked_anew(stored: CheckpointTuple, given: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The input, with an edited message moved to the end and its old version and answers removed.
-
-    LangGraph replaces a message of the same id in its old place, before its old answer, so that nothing would be asked.
-    """
+    """The input, with an edited message moved to the end and its old version and answers removed."""
+    # LangGraph replaces a message of the same id in its old place, before its old answer, so that nothing would be asked.
     _, kept, place = _asked_before(stored, given)
     if place is None or all(message.type == "human" for message in kept[place:]):
         return given
@@ -337,10 +331,8 @@ class Turns:
             return found
 
     async def _settled(self, thread: str, config: RunnableConfig) -> str | None:
-        """Write the last checkpoint of a turn that was killed before it was written. Returns the turn's question, or None.
-
-        The turn is answered, but LangGraph would drop its last step when a new input comes.
-        """
+        """Write the last checkpoint of a turn that was killed before it was written. Returns the turn's question, or None."""
+        # The turn is answered, but LangGraph would drop its last step when a new input comes.
         snapshot = await self.snapshot(thread)
         stored = await self.saver.aget_tuple(config)
         if snapshot.next or unfinished_question(snapshot) or stored is None or not stored.pending_writes:

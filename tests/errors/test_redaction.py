@@ -16,8 +16,7 @@ from pydantic import SecretStr
 
 from langgraph_convcoa import build_graph
 from langgraph_convcoa.actions.base import ActionInputError, ActionRequest
-from langgraph_convcoa.errors import ConvCoAError, InputError, RetrievalError
-from langgraph_convcoa.errors.redaction import LONGEST, redact, secrets_of
+from langgraph_convcoa.errors import LONGEST, ConvCoAError, InputError, RetrievalError, redact, secrets_of
 from langgraph_convcoa.reasoning.extractive.reasoner import ExtractiveReasoner
 from langgraph_convcoa.storage.sqlite import SqliteStore
 

@@ -6,7 +6,7 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 
 from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.memory.asked import LONGEST_QUESTION, read_conversation
+from langgraph_convcoa.memory.knowledge_set import LONGEST_QUESTION, read_conversation
 
 LONG = "x" * LONGEST_QUESTION
 

@@ -9,8 +9,7 @@ from langchain_core.messages.content import Citation as CitationAnnotation
 from langchain_openai import ChatOpenAI
 from pydantic import TypeAdapter
 
-from langgraph_convcoa.memory.asked import read_conversation
-from langgraph_convcoa.memory.knowledge_set import Citation
+from langgraph_convcoa.memory.knowledge_set import Citation, read_conversation
 from langgraph_convcoa.nodes.answer import answer_message, citation_annotations
 
 CITED: list[Citation] = [

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from langgraph_convcoa.server.threads import ThreadBook
-from langgraph_convcoa.storage.base import ConversationStore
+from langgraph_convcoa.storage import ConversationStore
 from langgraph_convcoa.storage.sqlite import SqliteStore
 from tests.bounds import SECONDS
 

@@ -17,8 +17,7 @@ from langgraph_convcoa.cli.session import Session
 from langgraph_convcoa.context import ConvCoAContext
 from langgraph_convcoa.errors import ConvCoAError, InputError, StoreError
 from langgraph_convcoa.graph import build_graph
-from langgraph_convcoa.storage import default_store, open_store
-from langgraph_convcoa.storage.base import FORMAT, LONGEST_THREAD, thread_name
+from langgraph_convcoa.storage import FORMAT, LONGEST_THREAD, default_store, open_store, thread_name
 from langgraph_convcoa.storage.threads import Threads
 from tests.fakes import KeywordRetriever
 

@@ -12,7 +12,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.graph import build_graph
-from langgraph_convcoa.storage.base import ConversationStore
+from langgraph_convcoa.storage import ConversationStore
 from langgraph_convcoa.storage.turns import Turns, rounds_of
 from tests.fakes import KeywordRetriever, ScriptedModel, direct
 

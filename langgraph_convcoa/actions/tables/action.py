@@ -16,7 +16,6 @@ from langgraph_convcoa.errors import InputError, require
 
 _MOST_ROWS = 100_000
 _QUOTED_ROWS = 5
-_LONGEST_QUOTE = 1_500
 _NAMES = {"duckdb": "DuckDB", "sqlite": "SQLite", "postgres": "PostgreSQL", "mysql": "MySQL", "tsql": "SQL Server"}
 
 
@@ -110,10 +109,7 @@ class DataAnalysis(BaseAction):
     async def retrieve(self, request: ActionRequest) -> list[Document]:
         """One document: the query, its result as a small table, and the source.
 
-        Raises:
-            ActionInputError: There is no SQL, or it is refused, or it fails.
-            TimeoutError: The query took too long.
-            TableError: The database cannot be reached.
+        Raises ActionInputError if there is no SQL, or it is refused or fails; TimeoutError; TableError without a connection.
         """
         return [await asyncio.to_thread(self._retrieve, request)]
 
@@ -146,15 +142,12 @@ class DataAnalysis(BaseAction):
 
 
 def evidence_from(result: Result, query: str, source: str, action: str, *, words: str = "") -> Document:
-    """A result as one document. Its quote is the query, the first rows, and `words`, which say what the query puts first.
-
-    The text is the quote and the rows as a table.
-    """
+    """A result as one document: a quote (the query, the first rows, and `words` about its order), and the rows as a table."""
     query = " ".join(query.split())
     spoken = [", ".join(map(" ".join, zip(result.columns, row, strict=True))) for row in result.rows[:_QUOTED_ROWS]]
     if result.more or len(result.rows) > _QUOTED_ROWS:
         spoken.append("and further rows")
-    quote = f"{query} gives {'; '.join(spoken) or 'no rows'}"[:_LONGEST_QUOTE]
+    quote = f"{query} gives {'; '.join(spoken) or 'no rows'}"[:1_500]
     quote += f" ({words})" if words else ""
     rows = (result.columns, ["---"] * len(result.columns), *result.rows)
     table = "\n".join(f"| {' | '.join(cell.replace('|', '/') for cell in row)} |" for row in rows)

@@ -22,9 +22,7 @@ READERS["parquet"] = "read_parquet"
 EXCEL = ("xlsx", "xlsm")
 _LONGEST_VALUE = 40
 _LONGEST_COMMENT = 160
-_SAMPLES = 6
 _LONGEST_CELL = 200
-_LONGEST_RESULT = 8_000
 
 
 class TableError(ConvCoAError):
@@ -92,7 +90,7 @@ class Result:
         for row in rows[:max_rows]:
             cells = tuple(map(shown, row))
             size += sum(len(cell) + 3 for cell in cells)
-            if kept and size > _LONGEST_RESULT:
+            if kept and size > 8_000:
                 break
             kept.append(cells)
         return cls(tuple(columns), tuple(kept), len(rows) > len(kept))
@@ -132,7 +130,7 @@ def _samples(values: Iterable[object]) -> tuple[str, ...]:
         text = str(value) if isinstance(value, int | float) else json.dumps(flat(str(value)), ensure_ascii=False)
         if len(text) <= _LONGEST_VALUE:
             found[text] = None
-        if len(found) == _SAMPLES:
+        if len(found) == 6:
             break
     return tuple(found)
 

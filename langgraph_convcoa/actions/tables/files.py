@@ -222,14 +222,12 @@ class SQLiteTables:
 
 @contextmanager
 def _within(seconds: float, interrupt: Callable[[], None], *failures: type[Exception]) -> Iterator[None]:
-    """Run a query in the block: TimeoutError after `seconds`, and ActionInputError for one of the `failures`.
-
-    `interrupt` is called every second from then on, because an interrupt between two steps of a query has no effect.
-    """
+    """Run a query in the block: TimeoutError after `seconds`, and ActionInputError for one of the `failures`."""
     late, done = threading.Event(), threading.Event()
 
     def watch() -> None:
         wait = min(seconds, threading.TIMEOUT_MAX)
+        # Called every second from then on, because an interrupt between two steps of a query has no effect.
         while not done.wait(wait):
             late.set()
             interrupt()

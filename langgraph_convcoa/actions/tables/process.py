@@ -1,7 +1,4 @@
-"""An engine over files in a process of its own, which is killed if a query takes too long, and started again.
-
-`EngineProcess` is the side of the caller. `main` runs in the process and answers JSON requests over pipes, under limits.
-"""
+"""An engine over files in a process of its own, which is killed if a query takes too long, and started again."""
 
 from __future__ import annotations
 
@@ -27,11 +24,8 @@ if TYPE_CHECKING:
 
 _START_SECONDS, _FILE_SECONDS, _DATABASE_SECONDS = 60.0, 120.0, 30.0
 """Limits for starting the process, for reading files, and for opening a database."""
-_GRACE_SECONDS = 1.5
-"""A query that ignores interrupts is killed this many seconds after its time-out."""
-_SQLITE_FRESH_SECONDS = 60.0
-_OVERHEAD = 400 * 2**20
-"""Bytes for the interpreter, DuckDB's threads and a result, in addition to the tables."""
+_GRACE_SECONDS = 1.5  # A query that ignores interrupts is killed this many seconds after its time-out.
+_OVERHEAD = 400 * 2**20  # Bytes for the interpreter, DuckDB's threads and a result, in addition to the tables.
 _ERRORS = {"ActionInputError": ActionInputError, "TableError": TableError, "TimeoutError": TimeoutError}
 
 
@@ -70,7 +64,7 @@ class EngineProcess:
     def tables(self) -> list[Table]:
         """The tables, with a few values of each column. Changed files are read again, but SQLite files only after a minute."""
         with self._lock:
-            old = self.dialect != "sqlite" or time.monotonic() - self._read_at > _SQLITE_FRESH_SECONDS
+            old = self.dialect != "sqlite" or time.monotonic() - self._read_at > 60.0
             self._open(fresh=old and self._stamp != self._stamped())
             return self._tables
 
@@ -137,7 +131,7 @@ class EngineProcess:
 
 
 def main() -> None:
-    """Answer requests until the standard input ends."""
+    """Run in the process: answer JSON requests over pipes, under limits, until the standard input ends."""
     requests, replies = pipes()
     engine: DuckDBTables | SQLiteTables | None = None
     reply: dict[str, Any]

@@ -64,8 +64,7 @@ _KEY = re.compile(r"[\w -]{1,100}")
 _LONGEST_TYPE = 10_000
 _HIDDEN = frozenset("ctid xmin xmax cmin cmax tableoid oid rowid _rowid_ rownum ora_rowscn".split())  # noqa: SIM905
 """Columns that every table of a database has. They may be used only if a given table lists them."""
-_OF_VALUES = re.compile(r"col(?:umn)?\d+")
-"""Names of the columns of VALUES."""
+_OF_VALUES = re.compile(r"col(?:umn)?\d+")  # Names of the columns of VALUES.
 _MOST_GROWTH = 10_000
 
 

@@ -28,7 +28,6 @@ _FENCE = re.compile(r"\A\s*```\w*\s*\n?(.*?)```\s*\Z", re.DOTALL)
 _FOLDS_CASE = frozenset({"duckdb", "sqlite", "mysql", "tsql"})
 _AGGREGATES = {"Sum": "total", "Avg": "average", "Count": "number of", "Max": "highest", "Min": "lowest", "Median": "median"}
 _AGGREGATES |= {"Stddev": "standard deviation of", "Variance": "variance of"}
-_LONGEST_WORDS = 200
 _OWN_PROCESS = frozenset({"duckdb", "sqlite"})
 """These databases run in a process that can be killed, so the growth of a query needs no bound."""
 _FIRST_WORDS = ("SELECT", "WITH", "FROM", "(")
@@ -155,10 +154,7 @@ def _table(node: exp.Table, names: Mapping[str, Table], ctes: Mapping[str, str],
 def _name_tables(
     root: exp.Expr, dialect: str, names: Mapping[str, Table], ctes: Mapping[str, str], default_schema: str
 ) -> None:
-    """Write tables as they were created, and CTEs under their new names.
-
-    PostgreSQL may have another table under the name in another case.
-    """
+    """Write tables as they were created, in their case (PostgreSQL may have both), and CTEs under their new names."""
     for column in root.find_all(exp.Column):
         if column.args.get("db") is not None and dialect != "duckdb":
             # PostgreSQL may read schema.table.name as a call of a function.
@@ -302,4 +298,4 @@ def _first_in_words(query: exp.Query) -> str:
     aggregate = next((node for node in what.walk() if type(node).__name__ in _AGGREGATES), None)
     columns = " ".join(dict.fromkeys(column.name for column in (aggregate or what).find_all(exp.Column)))
     words = f"{_AGGREGATES[type(aggregate).__name__]} {columns or 'rows'}" if aggregate is not None else columns
-    return f"{'highest' if first.args.get('desc') else 'lowest'} {words}".strip()[:_LONGEST_WORDS]
+    return f"{'highest' if first.args.get('desc') else 'lowest'} {words}".strip()[:200]

@@ -19,13 +19,12 @@ from langchain_core.retrievers import BaseRetriever
 from langchain_core.tools import BaseTool
 
 from langgraph_convcoa.actions.base import ActionRequest, BaseAction
+from langgraph_convcoa.actions.web import WebQueryingSettings
 from langgraph_convcoa.actions.web.fetch import Fetcher, FetchLimits
 from langgraph_convcoa.actions.web.pages import Page, PageReader
 from langgraph_convcoa.actions.web.search import SearchProvider, SearchResult, as_search, check_packages
-from langgraph_convcoa.actions.web.settings import WebQueryingSettings
 from langgraph_convcoa.actions.web.url_guard import Guard
-from langgraph_convcoa.errors import InputError, RetrievalError
-from langgraph_convcoa.errors.redaction import redact
+from langgraph_convcoa.errors import InputError, RetrievalError, redact
 from langgraph_convcoa.retrieval.documents.split import split_documents
 from langgraph_convcoa.retrieval.encoders.base import Encoder, RecentEncoder
 from langgraph_convcoa.retrieval.encoders.embeddings import as_encoder
@@ -35,13 +34,9 @@ from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 _log = logging.getLogger(__name__)
 _SEARCH_SECONDS = 600.0
 _EXTRACTION_SECONDS = 5.0
-_SNIPPET_SCORE = 0.1
-"""Score of the first snippet, less than that of any passage of a page. The n-th snippet has 1/n of it."""
-_REMEMBERED = 4_000
-_MOST_PARTS = 100
-"""A title with its snippet is split into fewer parts than this, because it is short."""
-_MOST_PASSAGES = 60
-"""A look-up encodes at most this many passages. If there are more, BM25 chooses them."""
+_SNIPPET_SCORE = 0.1  # Score of the first snippet, less than that of any passage of a page. The n-th snippet has 1/n of it.
+_MOST_PARTS = 100  # A title with its snippet is split into fewer parts than this, because it is short.
+_MOST_PASSAGES = 60  # A look-up encodes at most this many passages. If there are more, BM25 chooses them.
 
 
 class WebQuerying(BaseAction):
@@ -200,7 +195,7 @@ class WebRanker:
     @cached_property
     def _encoder(self) -> Encoder:
         # Sub-questions of a turn often lead to the same pages.
-        return RecentEncoder(as_encoder(self._given), _REMEMBERED)
+        return RecentEncoder(as_encoder(self._given), 4_000)
 
     def choose(self, results: Sequence[SearchResult], query: str, n: int) -> list[SearchResult]:
         """The n results whose title|snippet is most similar to the query, best first."""

@@ -17,14 +17,12 @@ from langgraph_convcoa.actions.web.fetch import PAGE_TYPES, BodyDecoder, Fetcher
 from langgraph_convcoa.actions.web.pages import Page, PageReader
 from langgraph_convcoa.actions.web.search import check_packages
 from langgraph_convcoa.actions.web.url_guard import Guard
-from langgraph_convcoa.errors import DocumentError, InputError, RetrievalError
-from langgraph_convcoa.errors.redaction import redact
+from langgraph_convcoa.errors import DocumentError, InputError, RetrievalError, redact
 from langgraph_convcoa.retrieval.documents.load import MAX_BYTES, Skipped, Told
 from langgraph_convcoa.retrieval.documents.markup import decode_page
 from langgraph_convcoa.retrieval.progress import Progress, track
 
-MOST_PAGES = 500
-"""The default limit of the pages of a site."""
+MOST_PAGES = 500  # The default limit of the pages of a site.
 LIMITS = FetchLimits(seconds=30.0, max_bytes=20_000_000, pdf_pages=1_000, characters=2_000_000)
 """Larger than the limits of a look-up in a conversation, but also with only two requests to a host at a time."""
 
@@ -34,11 +32,6 @@ _TYPES = PAGE_TYPES | {"application/xml", "text/xml", "application/gzip", "appli
 # Not an XML parser, because that would follow the declarations in the file.
 _LOCATION = re.compile(r"<loc>([^<]{1,2200})</loc>|<loc>\s{0,20}<!\[CDATA\[([^\]]{1,2200})\]")
 _SITEMAP = re.compile(r"<(urlset|sitemapindex)[\s>]")
-
-
-def is_address(text: str) -> bool:
-    """True if a source of documents is a web address."""
-    return re.match(r"https?://", text, re.IGNORECASE) is not None
 
 
 def iter_pages(

@@ -30,15 +30,10 @@ _HEADERS = {
     "Accept-Encoding": "gzip",
     "Accept-Language": "en,*;q=0.5",
 }
-RETRIED = frozenset({429, 500, 502, 503, 504})
-"""Statuses after which asking again may help."""
+RETRIED = frozenset({429, 500, 502, 503, 504})  # Statuses after which asking again may help.
 _FIRST_WAIT = 0.5
 _UNSUSPECTED = 500_000
-_MAX_RATIO = 100
-"""A body above 500 kB that is more than 100 times its compressed size is refused."""
-_ROBOTS_BYTES = 500_000
-_ROBOTS_SECONDS = 3_600.0
-_ROBOTS_SITES = 1_000
+_MAX_RATIO = 100  # A body above 500 kB that is more than 100 times its compressed size is refused.
 
 
 class PageError(RetrievalError):
@@ -102,27 +97,17 @@ def _too_large(max_bytes: int) -> PageError:
 
 @dataclass(frozen=True)
 class FetchLimits:
-    """Limits of time, size and requests for reading pages.
+    """Limits of time, size and requests for reading pages."""
 
-    Attributes:
-        seconds: For one page with its redirects and retries, and as many again to extract its text (web action: at most 5).
-        total_seconds: For all pages of a look-up. Pages that are not read in time are left out.
-        max_bytes: Maximum size of a body, compressed and decompressed.
-        redirects: Maximum number of redirects of a page.
-        retries: Maximum number of retries after a lost connection or the statuses 429, 500, 502, 503 and 504.
-        per_host: Maximum number of requests to one host at a time.
-        pdf_pages: Maximum number of pages of a PDF that are read.
-        characters: Maximum number of characters of a page's text that are kept.
-    """
-
+    # For one page with its redirects and retries, and as many again to extract its text (web action: at most 5).
     seconds: float = 6.0
-    total_seconds: float = 12.0
-    max_bytes: int = 5_000_000
-    redirects: int = 5
-    retries: int = 2
-    per_host: int = 2
-    pdf_pages: int = 50
-    characters: int = 200_000
+    total_seconds: float = 12.0  # For all pages of a look-up. Pages that are not read in time are left out.
+    max_bytes: int = 5_000_000  # Maximum size of a body, compressed and decompressed.
+    redirects: int = 5  # Maximum number of redirects of a page.
+    retries: int = 2  # Maximum number of retries after a lost connection or the statuses 429, 500, 502, 503 and 504.
+    per_host: int = 2  # Maximum number of requests to one host at a time.
+    pdf_pages: int = 50  # Maximum number of pages of a PDF that are read.
+    characters: int = 200_000  # Maximum number of characters of a page's text that are kept.
 
     def __post_init__(self) -> None:
         check_least(self, seconds=0.001, total_seconds=0.001, max_bytes=1, redirects=0)
@@ -153,7 +138,7 @@ class Fetcher:
         # A page that was read under one setting must not come from the cache under another setting.
         self.settings = f"{guard.allow_private} {respect_robots} {self.limits}"
         self._respect_robots = respect_robots
-        self._robots: TTLCache[str, RobotFileParser] = TTLCache(_ROBOTS_SITES, _ROBOTS_SECONDS)
+        self._robots: TTLCache[str, RobotFileParser] = TTLCache(maxsize=1_000, ttl=3_600.0)
         self._robots_lock = threading.Lock()
         self._ssl_context = _ssl_context()
         self._slots: weakref.WeakValueDictionary[tuple[int, str], asyncio.Semaphore] = weakref.WeakValueDictionary()
@@ -239,7 +224,7 @@ class Fetcher:
                 for _ in range(self.limits.redirects + 1):
                     async with client.stream("GET", url) as response:
                         if response.status_code == 200:
-                            lines = (await read_body(response, _ROBOTS_BYTES)).decode("utf-8-sig", "replace").splitlines()
+                            lines = (await read_body(response, max_bytes=500_000)).decode("utf-8-sig", "replace").splitlines()
                         elif response.status_code >= 500 or response.status_code == 429:
                             lines = closed
                         if not response.has_redirect_location:

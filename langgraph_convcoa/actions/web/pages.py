@@ -32,14 +32,12 @@ from langgraph_convcoa.text.words import sentences
 
 _log = logging.getLogger(__name__)
 _MAX_HTML = 1_500_000
-_MIN_YEAR = 1990
 _TITLE_CHARACTERS = 300
 _FAILURE_SECONDS = 60.0
 _READERS = 2
 _APPLICATION_ID = 0x434F5745
 _SCHEMA = ("CREATE TABLE entries (key TEXT PRIMARY KEY, expires REAL, value TEXT)",)
-_IN_MEMORY = 20_000_000
-"""Maximum number of characters of all entries in memory."""
+_IN_MEMORY = 20_000_000  # Maximum number of characters of all entries in memory.
 _OF_AN_ENTRY = 200
 _ON_DISK = 20_000
 _PRUNE_EVERY = 200
@@ -74,8 +72,7 @@ _INSTRUCTIONS = re.compile(
     ),
     re.IGNORECASE,
 )
-_FOLLOWING = 2
-"""This many sentences after an instruction are left out too: they often say what a model should repeat."""
+_FOLLOWING = 2  # This many sentences after an instruction are left out too: they often say what a model should repeat.
 _LONGEST = 20_000
 
 
@@ -244,7 +241,7 @@ def plausible_date(value: Any) -> str:
         parsed = date.fromisoformat(str(value or "")[:10])
     except ValueError:
         return ""
-    return parsed.isoformat() if parsed.year >= _MIN_YEAR and parsed <= date.today() else ""
+    return parsed.isoformat() if parsed.year >= 1990 and parsed <= date.today() else ""
 
 
 def visible(text: str) -> str:

@@ -21,7 +21,6 @@ from langgraph_convcoa.actions.web.pages import plausible_date, visible, without
 from langgraph_convcoa.errors import InputError, RetrievalError, require
 from langgraph_convcoa.text.clean import flat
 
-_MAX_BYTES = 3_000_000
 _RETRIES, _LONGEST_WAIT = 2, 5.0
 _TITLE, _SNIPPET, _URL = 300, 2_000, 2_048
 _TITLES = ("title", "name", "heading")
@@ -159,7 +158,7 @@ class _Service:
                     async with client.stream(method, f"{self.base_url}/{path}", **request) as response:
                         if response.status_code == 200:
                             # Decompressed here, within bounds, as for a page.
-                            found = json.loads(await read_body(response, _MAX_BYTES))
+                            found = json.loads(await read_body(response, max_bytes=3_000_000))
                             entries = found.get(results) if isinstance(found, dict) else None
                             entries = entries if isinstance(entries, list) else []
                             return parse_results([entry for entry in entries if isinstance(entry, dict)])[:n]

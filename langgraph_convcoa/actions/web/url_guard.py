@@ -17,12 +17,10 @@ import httpx
 from langgraph_convcoa.errors import InputError, RetrievalError
 
 IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
-Resolver = Callable[[str, int], Awaitable[list[str]]]
-"""A function from a host name and a port to the addresses of the host."""
+Resolver = Callable[[str, int], Awaitable[list[str]]]  # A function from a host name and a port to the addresses of the host.
 
 _MAX_URL = 2_048
-_ATTEMPTS = 4
-"""At most this many addresses of a host are tried."""
+_ATTEMPTS = 4  # At most this many addresses of a host are tried.
 _PORTS = frozenset({80, 443})
 _WITH_PORT = re.compile(r"(?P<host>\[[^\]]*\]|[^:]*):(?P<port>\d{1,5})")
 _NAME = re.compile(r"[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?)*\.?", re.IGNORECASE)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.errors.redaction import is_ambiguous
+from langgraph_convcoa.errors import InputError, is_ambiguous
 from langgraph_convcoa.retrieval.engine.base import Engine
 from langgraph_convcoa.retrieval.engine.milvus import engine as milvus
 from langgraph_convcoa.retrieval.engine.postgres.engine import PostgresEngine

@@ -20,8 +20,7 @@ from typing import Any
 
 from langchain_core.documents import Document
 
-from langgraph_convcoa.errors import ConvCoAError, InputError, RetrievalError, first_line
-from langgraph_convcoa.errors.redaction import redact
+from langgraph_convcoa.errors import ConvCoAError, InputError, RetrievalError, first_line, redact
 from langgraph_convcoa.retrieval.changes import Committed, batches_of, select
 from langgraph_convcoa.retrieval.editing import checked_documents
 from langgraph_convcoa.retrieval.encoders.base import Encoder

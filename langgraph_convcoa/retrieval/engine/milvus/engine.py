@@ -18,8 +18,7 @@ from urllib.parse import unquote, urlsplit
 
 import numpy as np
 
-from langgraph_convcoa.errors import InputError, RetrievalError
-from langgraph_convcoa.errors.redaction import redact
+from langgraph_convcoa.errors import InputError, RetrievalError, redact
 from langgraph_convcoa.retrieval.encoders.base import Vectors
 from langgraph_convcoa.retrieval.engine.base import ServerEngine, Statistics, StoredPassage, end_of, numbered
 from langgraph_convcoa.retrieval.engine.milvus import rows as form

@@ -7,7 +7,7 @@ import socket
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from langgraph_convcoa.errors.redaction import is_ambiguous
+from langgraph_convcoa.errors import is_ambiguous
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection, Connection
