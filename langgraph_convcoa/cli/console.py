@@ -32,7 +32,7 @@ _STYLES = {
 }
 """Styles of the final states of a sub-question."""
 _REPORT_WIDTH, _SVG_WIDTH, _LONGEST = 140, 108, 1_500
-_FONT = re.compile(r"@font-face \{.*?\}", re.DOTALL)  # Finds a font in a picture that a viewer would fetch.
+_FONT = re.compile(r"@font-face \{.*?\}", re.DOTALL)  # Matches a font that a viewer of the picture would fetch.
 
 
 def warn(message: str) -> None:

@@ -56,7 +56,7 @@ class VerifierRow:
     kinds: tuple[AcceptedRow, ...]
     # For each fifth of [0, 1]: claims, their mean probability, and the share that is true.
     calibration: tuple[tuple[int, float | None, float | None], ...]
-    # T, and the shares of true and of false claims that it accepts.
+    # A threshold T, and the shares of true and of false claims that it accepts.
     thresholds: tuple[tuple[float, float, float], ...]
     milliseconds: float
 
@@ -187,7 +187,7 @@ def evaluate_ratings(
     """Score the sentences of rated answers as a graph does, against their passages and the conversation.
 
     Answers that claim nothing ("I do not know") are left out. Raises InputError if all answers are faithful or none is, and
-    as `evaluate_verification`.
+    for the reasons of `evaluate_verification`.
     """
     # What a sentence claims does not depend on the verifier.
     claimed = [answer for answer in answers if _claims(answer, LexicalVerifier())]

@@ -89,7 +89,7 @@ class Passage(BaseModel):
 
     @classmethod
     def of(cls, document: Document) -> Passage:
-        """Make a passage of a document that the retriever returned."""
+        """Make a passage from a document that the retriever returned."""
         metadata, id_ = document.metadata, str(document.id)
         return cls(
             id=id_,
@@ -105,15 +105,15 @@ class Passage(BaseModel):
 class Found(BaseModel):
     """What a search found."""
 
-    passages: list[Passage] = Field(description="Best first; empty where nothing was found.")
+    passages: list[Passage] = Field(description="Best first; empty if nothing was found.")
 
 
 class Source(BaseModel):
-    """What [n] in an answer stands for."""
+    """The source of a citation [n] in an answer."""
 
     number: int
     id: str
-    uri: str = Field(description="The resource under which the passage can be read; empty where it is of a table or the web.")
+    uri: str = Field(description="The resource under which the passage can be read; empty if it is from a table or the web.")
     source: str
     quote: str = Field(description="The words that support the answer.")
 
@@ -122,7 +122,7 @@ class Step(BaseModel):
     """A sub-question that was looked up."""
 
     sub_question: str
-    action: str = Field(description="What it was looked up with.")
+    action: str = Field(description="The action that looked it up.")
     answer: str
     status: str = Field(
         description="kept, confirmed, corrected, filled and recalled are supported by evidence; partial holds only the "
@@ -134,15 +134,15 @@ class Step(BaseModel):
 class Answer(BaseModel):
     """A verified answer."""
 
-    answer: str = Field(description="With marks [n] that refer to the citations; says so where nothing was found.")
+    answer: str = Field(description="The answer, with marks [n] for its citations. It says so if nothing was found.")
     citations: list[Source]
-    steps: list[Step] = Field(description="How it came about; empty where one look-up answered it.")
+    steps: list[Step] = Field(description="The sub-questions behind the answer; empty if one look-up answered it.")
     unsupported: list[str] = Field(description="Sentences of the answer that no evidence supports: doubt them.")
     thread: str = Field(description="Pass it to `ask` again for a follow-up question.")
 
     @classmethod
     def of(cls, output: Mapping[str, Any], thread: str, passages: Collection[str]) -> Answer:
-        """Make an answer of the graph's output. `passages` are the ids that can be read as resources."""
+        """Make an answer from the graph's output. `passages` are the ids that can be read as resources."""
         citations = [
             Source(
                 number=number,
@@ -177,7 +177,7 @@ def mcp_server(
     tools = _Tools(turns, retriever, thread)
     known = [*(["the user's own documents"] if retriever is not None else []), *also]
     description = _ASK.format(sources=" and ".join(known))
-    # `ask` looks things up and answers; it changes nothing of the user's.
+    # `ask` looks things up and answers; it changes none of the user's data.
     safe = {"readOnlyHint": True, "openWorldHint": "the web" in also}
     server.add_tool(tools.ask, "ask", "Ask", description, ToolAnnotations.model_validate(safe))
     if retriever is not None:
@@ -199,7 +199,7 @@ class _Tools:
         query: Annotated[str, Field(max_length=_LONGEST_QUESTION, description="What to look for, as a question or in words.")],
         conversation: Annotated[
             list[Turn] | None,
-            Field(max_length=_MOST_TURNS, description="The turns before the query, oldest first, where it leans on them."),
+            Field(max_length=_MOST_TURNS, description="The turns before the query, oldest first, if it refers to them."),
         ] = None,
         k: Annotated[int, Field(ge=1, le=_MOST_PASSAGES, description="How many passages, at most.")] = 5,
         filter: Annotated[
@@ -233,7 +233,7 @@ class _Tools:
             str | None,
             Field(
                 max_length=LONGEST_THREAD,
-                description="The conversation that it continues, from the answer before it; a new one begins without.",
+                description="The conversation to continue: the `thread` of an earlier answer. Without it a new one begins.",
             ),
         ] = None,
     ) -> Answer:

@@ -43,7 +43,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """A table that queries may read. `schema` is empty for the default one; `source` is the file or the database."""
+    """A table that queries may read. `schema` is empty for the default schema; `source` is the file or the database."""
 
     name: str
     columns: tuple[Column, ...]
@@ -53,7 +53,7 @@ class Table:
 
     @property
     def full_name(self) -> str:
-        """The name that a query calls it by."""
+        """The table's name in a query, with its schema if there is one."""
         return f"{self.schema}.{self.name}" if self.schema else self.name
 
 

@@ -97,7 +97,7 @@ class EngineProcess:
                 self._process.end()
 
     def _open(self, *, fresh: bool = False) -> None:
-        """Start the process, unless there is one that can be asked; if `fresh`, in place of that one."""
+        """Start the process if there is none that can be asked. With `fresh`, always start a new one."""
         if not fresh and self._process is not None and self._process.usable:
             return
         if self._closed:

@@ -10,9 +10,9 @@ class WebQueryingSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    k: int | None = Field(default=None, ge=1, le=100, description="Passages a sub-question; the turn's k when left empty.")
-    results: int | None = Field(default=None, ge=1, le=100, description="Results of a search; the action's when left empty.")
-    pages: int | None = Field(default=None, ge=1, le=100, description="Most pages read; the action's when left empty.")
+    k: int | None = Field(default=None, ge=1, le=100, description="Passages for each sub-question; if empty, the turn's k.")
+    results: int | None = Field(default=None, ge=1, le=100, description="Results of a search; if empty, the action's number.")
+    pages: int | None = Field(default=None, ge=1, le=100, description="Pages to read at most; if empty, the action's number.")
     read_pages_first: bool | None = Field(
         default=None, description="Read pages at once, not only if snippets support nothing."
     )

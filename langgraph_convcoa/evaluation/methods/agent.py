@@ -49,7 +49,7 @@ def make_verified_agent(kit: Kit, name: str = "agent-verified") -> Answerer:
 
 def _tool(kit: Kit) -> BaseTool:
     if kit.retriever is None:
-        raise InputError("an agent needs a retriever: give documents or an index, or leave it out")
+        raise InputError("an agent needs a retriever: give documents or an index, or leave out the agent")
     if isinstance(kit.retriever, HopfieldRetriever):
         return kit.retriever.model_copy(update={"k": kit.k or MODEL_K}).as_tool()
     description = "Search the documents."

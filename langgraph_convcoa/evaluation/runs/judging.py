@@ -139,7 +139,7 @@ def read_better(reply: str) -> tuple[str, str] | None:
 
 
 def _object(reply: str) -> dict[str, Any]:
-    """The JSON object of a reply under lower-case names, with a reason that may be empty; {} if there is no object."""
+    """The JSON object of a reply with names in lower case, or an empty one. It always has a `reason`, which may be ""."""
     value = read_json(reply)
     found = {str(key).strip().lower(): entry for key, entry in value.items()} if isinstance(value, Mapping) else {}
     return found | {"reason": flat(str(found.get("reason") or ""))}
