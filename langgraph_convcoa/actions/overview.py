@@ -244,7 +244,7 @@ class Wanted(NamedTuple):
 
 
 def read_question(question: str) -> Wanted | None:
-    """What a question asks of the collection; None for an ordinary question.
+    """Read what a question asks about the collection; None for an ordinary question.
 
     Example:
         >>> read_question("How many files do I have?"), read_question("Which documents are about the Lark-2?").words

@@ -105,7 +105,7 @@ class Passage(BaseModel):
 class Found(BaseModel):
     """What a search found."""
 
-    passages: list[Passage] = Field(description="Best first; empty if nothing was found.")
+    passages: list[Passage] = Field(description="Best first; empty where nothing was found.")
 
 
 class Source(BaseModel):
@@ -113,7 +113,7 @@ class Source(BaseModel):
 
     number: int
     id: str
-    uri: str = Field(description="The resource under which the passage can be read; empty if it is from a table or the web.")
+    uri: str = Field(description="The resource under which the passage can be read; empty where it is of a table or the web.")
     source: str
     quote: str = Field(description="The words that support the answer.")
 
@@ -122,7 +122,7 @@ class Step(BaseModel):
     """A sub-question that was looked up."""
 
     sub_question: str
-    action: str = Field(description="The action that looked it up.")
+    action: str = Field(description="What it was looked up with.")
     answer: str
     status: str = Field(
         description="kept, confirmed, corrected, filled and recalled are supported by evidence; partial holds only the "
@@ -134,9 +134,9 @@ class Step(BaseModel):
 class Answer(BaseModel):
     """A verified answer."""
 
-    answer: str = Field(description="The answer, with marks [n] for its citations. It says so if nothing was found.")
+    answer: str = Field(description="With marks [n] that refer to the citations; says so where nothing was found.")
     citations: list[Source]
-    steps: list[Step] = Field(description="The sub-questions behind the answer; empty if one look-up answered it.")
+    steps: list[Step] = Field(description="How it came about; empty where one look-up answered it.")
     unsupported: list[str] = Field(description="Sentences of the answer that no evidence supports: doubt them.")
     thread: str = Field(description="Pass it to `ask` again for a follow-up question.")
 
@@ -199,7 +199,7 @@ class _Tools:
         query: Annotated[str, Field(max_length=_LONGEST_QUESTION, description="What to look for, as a question or in words.")],
         conversation: Annotated[
             list[Turn] | None,
-            Field(max_length=_MOST_TURNS, description="The turns before the query, oldest first, if it refers to them."),
+            Field(max_length=_MOST_TURNS, description="The turns before the query, oldest first, where it leans on them."),
         ] = None,
         k: Annotated[int, Field(ge=1, le=_MOST_PASSAGES, description="How many passages, at most.")] = 5,
         filter: Annotated[

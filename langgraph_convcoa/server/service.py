@@ -103,7 +103,7 @@ class Service:
         await self._open.aclose()
 
     async def threaded(self, function: Callable[..., Result], *given: Any) -> Result:
-        """Call a function that reads files or a database in one of the server's own threads."""
+        """Call a function in one of the server's own threads, since it reads files or a database."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, partial(function, *given))
 
     async def create(self, user: str, thread: str | None, metadata: Any, if_exists: str = "raise") -> dict[str, Any]:

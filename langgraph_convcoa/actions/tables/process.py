@@ -180,7 +180,7 @@ def _open(request: Mapping[str, Any]) -> DuckDBTables | SQLiteTables:
 
 @contextmanager
 def _deadline(seconds: float) -> Iterator[None]:
-    """End the process if the block takes longer, even if its caller has ended."""
+    """End this process if the block takes longer than `seconds` and a grace period, even if the caller has ended."""
     timer = getattr(signal, "setitimer", lambda *_: None)
     timer(getattr(signal, "ITIMER_REAL", 0), min(seconds, 1e6) + _GRACE_SECONDS)
     try:

@@ -25,7 +25,7 @@ from langgraph_convcoa.text.citations import without_marks
 from langgraph_convcoa.text.clean import flat
 
 CRITERIA = ("correct", "complete", "faithful", "concise")
-"""In this order: right and to the point; all of the reference is there; nothing is unsupported; nothing is unneeded."""
+"""The criteria mean: right and to the point; all of the reference is there; nothing is unsupported; nothing is unneeded."""
 MOST = 2
 """The highest mark of a criterion; 0 is the lowest."""
 _TURNS, _SAID = 3, 600
