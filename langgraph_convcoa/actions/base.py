@@ -58,7 +58,7 @@ class ActionRequest:
 class Action(Protocol):
     """A way of looking something up. Any object with these three members can be given; `BaseAction` has further options.
 
-    The planner reads `description`. A function is called in every turn, for descriptions that change (a table's schema).
+    The planner reads `description`. If it is a function, it is called in every turn, since a table's schema may change.
     """
 
     @property

@@ -29,7 +29,7 @@ class KnowledgeRetrievalSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    k: int | None = Field(default=None, ge=1, le=100, description="Passages a sub-question; the turn's k when left empty.")
+    k: int | None = Field(default=None, ge=1, le=100, description="Passages for each sub-question; if empty, the turn's k.")
     use_history: bool | None = Field(
         default=None, description="Search with the conversation's state; by default unless a sub-question is self-contained."
     )
@@ -50,7 +50,7 @@ class KnowledgeRetrieval(BaseAction):
         description: What the documents are about, for the planner.
 
     Raises:
-        InputError: `retriever` is no Runnable; in use: it does not take a question, or does not return documents.
+        InputError: `retriever` is no Runnable. Later, from `retrieve`: it takes no question or returns no documents.
 
     Example:
         >>> import asyncio
@@ -142,7 +142,7 @@ def _only_plain(retriever: BaseRetriever) -> bool:
 
 
 def _options(retriever: object) -> set[str]:
-    """The options that a call may set: what the retriever takes and no wrapper has set."""
+    """The options that a call may set: those that the retriever takes and no wrapper has set."""
     if isinstance(retriever, RunnableBindingBase):
         return _options(retriever.bound) - set(retriever.kwargs)
     if not isinstance(retriever, BaseRetriever):

@@ -44,7 +44,7 @@ _LONGEST_QUESTION = 200
 _PLACE = r"(?:this|the|your|my|our) (?:document )?(?:collection|corpus|knowledge base)"
 _ALL = r"(?:documents?|docs?|files?|pdfs?)"
 _SORTS = r"(?:documents?|docs?|files?|pdfs?|papers?|reports?|articles?|notes|texts)"
-"""The last five may also name parts of a text. They need a place, an owner, or titles with the words of the question."""
+"""The last five may also mean parts of a text, so they need a place, an owner, or titles with the words of the question."""
 _OWNED = rf"(?:(?:do|can) (?:you|we|i) (?:have|search)(?: here| in {_PLACE})?|are (?:here|in here|in {_PLACE})|did i upload)"
 _THE = r"(?:all )?(?:of )?(?:the |my |your |our |these )?"
 # Every pattern names the collection, and a question must match as a whole: one word more makes an ordinary question.
@@ -236,7 +236,7 @@ class Wanted(NamedTuple):
 
 
 def read_question(question: str) -> Wanted | None:
-    """What a question asks of the collection; None for an ordinary question.
+    """Read what a question asks about the collection; None for an ordinary question.
 
     Example:
         >>> read_question("How many files do I have?"), read_question("Which documents are about the Lark-2?").words
@@ -361,8 +361,8 @@ def _words(text: str) -> frozenset[str]:
 def find_topics(collection: Collection) -> list[str]:
     """Typical words and titles of each topic, the largest topic first. There are sqrt(passages / 2) topics, at most 8.
 
-    k-means over the whole-passage patterns, with a fixed seed. A word is typical if a larger
-    share of the topic's passages has it than of all passages.
+    k-means over the whole-passage patterns, with a fixed seed. A word is typical if it is in a larger share of the topic's
+    passages than of all passages.
     """
     from scipy.cluster.vq import kmeans, vq
 

@@ -68,7 +68,7 @@ class ActionRunner:
         return self.actions[name]
 
     def descriptions(self) -> dict[str, str]:
-        """Name -> current description; the name of an action that cannot describe itself."""
+        """Name -> current description. An action that cannot describe itself has its name as its description."""
         found = {}
         for name, action in self.actions.items():
             try:
@@ -201,7 +201,7 @@ def _best_sentence(text: str, question: str) -> str:
 
 def _run(work: Coroutine[Any, Any, _T]) -> _T:
     """Run a coroutine on the event loop of this process, which runs in a daemon thread and is started at first use."""
-    # The loop does not end with the program: freeing torch's tensors in its thread then may abort the program.
+    # The loop is never stopped: at the program's end its thread would free torch's tensors, which may abort the program.
     process = os.getpid()
     with _lock:
         # A forked child has the loop of its parent, but not its thread.
@@ -265,7 +265,7 @@ def _refusal(given: object) -> str:
         return f"an action is an object, not the class {given.__name__}: write {given.__name__}(...)"
     if isinstance(given, Runnable):
         how = 'KnowledgeRetrieval(chain, name="wiki", description="searches the wiki")'
-        return f"a chain ({kind}) from a question to documents is wrapped by you, which names it: {how}"
+        return f"a chain ({kind}) from a question to documents needs a name: wrap it yourself, as {how}"
     if isinstance(given, VectorStore):
         return f"a vector store ({kind}) is no action: give store.as_retriever()"
     if callable(given):

@@ -159,7 +159,7 @@ def main() -> None:
     """Entry point of the command."""
     import warnings
 
-    # With the usual 700 new objects between garbage collections, the collections take a fifth of a command's start.
+    # By default garbage is collected after 700 new objects, which takes a fifth of the time that a command needs to start.
     gc.set_threshold(50_000, *gc.get_threshold()[1:])
     # Torch threads that spin while they wait slow each other down on a busy machine. Torch reads this when it is loaded.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
@@ -167,7 +167,7 @@ def main() -> None:
     if not sys.warnoptions:
         warnings.simplefilter("ignore")
     if sys.stdin is None:
-        # The caller closed it: the input is empty.
+        # The caller closed standard input, so it is empty.
         sys.stdin = Path(os.devnull).open(encoding="utf-8")  # noqa: SIM115 - for as long as the program runs
     for stream in (sys.stdin, sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):

@@ -94,7 +94,7 @@ def place_of(source: str) -> str:
     from langgraph_convcoa.retrieval.engine.choose import is_unclear
 
     if is_unclear(source):
-        # It is refused when it is opened. What looks like its host may be a part of the password.
+        # The address is refused when it is opened. Its apparent host may be a part of the password.
         return f"{source.partition('://')[0]}://..."
     parts = urlsplit(source)
     options = dict(parse_qsl(parts.query))

@@ -48,8 +48,8 @@ class RetrievalCommand:
     index: Annotated[Path | None, _asked("DIR", "Search this index instead of the data's own passages.")] = None
     methods: Annotated[str | None, _compared("A,B", "See below.")] = None
     model: Annotated[Path | None, _compared("DIR", "A model that convcoa train made, measured as `trained`.")] = None
-    baseline: Annotated[str | None, _compared("A", "Method to test the others against; untrained by default.")] = None
-    seed: Annotated[int, _compared("S", "Of the intervals and tests.", min=0)] = 0
+    baseline: Annotated[str | None, _compared("A", "Method to compare with; by default `untrained`, or the first.")] = None
+    seed: Annotated[int, _compared("S", "Seed of the intervals and tests.", min=0)] = 0
     encoder: Annotated[str | None, _compared("NAME", "Encoder; all-MiniLM-L6-v2 by default.")] = None
     encoder_dtype: Annotated[str, _compared("TYPE", "What passages are encoded in: int8 (the default) or float32.")] = "int8"
     lexical_weight: Annotated[float | None, _compared("W", "Weight of BM25, the same for all methods.", min=0.0)] = None
@@ -107,8 +107,8 @@ class QACommand:
     index: IndexPlace = None
     k: PassageCount = None
     sample: Annotated[int, _asked("N", "Number of questions, from whole conversations; 1000 by default.", min=1)] = 1000
-    seed: Annotated[int, _asked("S", "Which questions; 0 by default.")] = 0
-    split: Annotated[str, _asked("NAME", "Split of the questions, or all; dev, or a fifth, by default.")] = "dev"
+    seed: Annotated[int, _asked("S", "Seed of the draw of questions; 0 by default.")] = 0
+    split: Annotated[str, _asked("NAME", "Split, or `all`. Default: dev, or else a fifth of the conversations.")] = "dev"
     methods: Annotated[str | None, _compared("A,B", f"See below; {_METHODS} with a model, else {EXTRACTIVE}.")] = None
     model: Annotated[str | None, _compared("NAME", "Chat model of the methods.", "--model")] = None
     base_url: BaseUrl = None
@@ -120,7 +120,7 @@ class QACommand:
     timeout: Annotated[float | None, _run("S", "Seconds to wait for a reply of a model; 60 by default.", min=1)] = None
     concurrency: Annotated[int, _run("N", "Conversations at the same time; 8 by default.", min=1)] = 8
     fresh: Annotated[bool, _run(None, "Start again if the folder holds a run.", "--fresh")] = False
-    retry_failed: Annotated[bool, _run(None, "Ask the questions that failed again.", "--retry-failed")] = False
+    retry_failed: Annotated[bool, _run(None, "Ask again the failed questions and those after them.", "--retry-failed")] = False
 
 
 @app.command(epilog=_methods_help({name: one.description for name, one in METHODS.items()}))
@@ -174,9 +174,9 @@ def verification(
     verifiers: Annotated[str, option("A,B", "default, lexical, CrossEncoders, or trained files.")] = "default,lexical",
     as_json: AsJson = False,
 ) -> None:
-    """Show what verifiers accept of true and false claims, by kind: AUC, calibration, milliseconds a claim.
+    """Show how many true and false claims verifiers accept, by kind: with AUC, calibration, and milliseconds per claim.
 
-    For answers that people rated (rows of response, passages, faithfulness): how verifiers agree with the ratings.
+    For answers that people rated (rows of response, passages, faithfulness), show how verifiers agree with the ratings.
 
     [bold]Examples[/bold]
       convcoa evaluate verification

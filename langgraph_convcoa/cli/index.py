@@ -60,7 +60,7 @@ def index(
     as_json: AsJson = False,
     max_mb: Annotated[float, option("N", "The most text to read of a PATH, in megabytes.", min=0.001)] = 1000.0,
 ) -> None:
-    """Read documents into an index, which can be searched at once, again and again.
+    """Read documents into an index, which later searches open at once.
 
     Run it again after a stop, and it continues. Changed documents are replaced; --prune deletes those that PATH no longer has.
     With several PATHs the ids of the documents begin with the PATH. Several commands may load into an engine (--to) at a time.

@@ -42,7 +42,7 @@ BaseUrl = Annotated[
     str | None, option("URL", "The model's OpenAI-compatible server.", "--base-url", envvar="CONVCOA_BASE_URL")
 ]
 PassageCount = Annotated[
-    int | None, option("N", "Passages a sub-question; 5 with a model, 10 without.", "-k", "--k", min=1, max=100)
+    int | None, option("N", "Passages for each sub-question; 5 with a model, 10 without.", "-k", "--k", min=1, max=100)
 ]
 Graph = Annotated[bool | None, option(None, "Follow names from passage to passage; done by default.", "--graph/--no-graph")]
 Token = Annotated[

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from langgraph_convcoa.server.guard import Access
 
 
-_SEVERAL = 'Chat model, such as "openai:gpt-4.1-mini"; of several the page offers a choice, and the first is the default.'
+_SEVERAL = 'Chat model, such as "openai:gpt-4.1-mini"; may be repeated. The page offers all; the first is the default.'
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class ServeOptions(ConversationOptions):
 def serve(
     options: ServeOptions,
     host: Annotated[
-        str, option("ADDRESS", "Address to listen on; not loopback: give a token or a user header.")
+        str, option("ADDRESS", "Address to listen on. An address other than loopback needs a token or a user header.")
     ] = "127.0.0.1",
     port: Annotated[int, option("N", "The port; 0 for a free one.", min=0, max=65_535)] = 8321,
     token: Token = "",
@@ -62,10 +62,10 @@ def serve(
     max_upload_mb: Annotated[float, option("N", "The most megabytes of one upload.", min=0.001, max=1e6)] = UPLOAD_BYTES / 1e6,
     open_page: Annotated[bool, option(None, "Open the page in the browser.", "--open")] = False,
 ) -> None:
-    r"""Serve a page to talk to, over documents of yours and those that are uploaded on it.
+    r"""Serve a page on which to talk to your documents. More documents can be uploaded on the page.
 
     Conversations are kept in the user's own store, uploaded documents in the user's data folder. Ctrl-C ends the server; turns
-    that run then are resumed on the page.
+    that it interrupts can be resumed on the page.
 
     [bold]Examples[/bold]
       convcoa serve --docs demo --open

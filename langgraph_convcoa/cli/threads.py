@@ -139,7 +139,7 @@ def delete(
 
 
 def _opened(store: str | None, made: bool = False) -> Threads:
-    """Open the named store, or the user's own. Reading makes no file."""
+    """Open the named store, or the user's own. Raises StoreError for a missing file unless it may be `made`."""
     where = open_store(default_store() if store is None else store)
     path = getattr(where, "path", None)
     if isinstance(path, Path) and not made and not path.exists():

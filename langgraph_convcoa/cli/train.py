@@ -214,7 +214,7 @@ def train_verifier(
 class PlannerOptions:
     """The turns, their reward, and the length of the training."""
 
-    k: Annotated[int | None, _turn("N", "Passages a sub-question.", "-k", "--k", min=1, max=100)] = None
+    k: Annotated[int | None, _turn("N", "Passages for each sub-question.", "-k", "--k", min=1, max=100)] = None
     evidence: Annotated[bool, _turn(None, "Look the question up first, as build_graph does.", "--evidence")] = False
     reasoner: Annotated[str, _turn("NAME", "Writes the second call: extractive, base or a chat model.")] = "extractive"
     weights: Annotated[str, _reward("A=X,B=Y", "Of final, kept, hallucinated, retrieval, malformed.")] = ""

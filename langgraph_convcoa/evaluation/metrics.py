@@ -1,7 +1,7 @@
 """Metrics of answers and rankings, and tests of significance.
 
 The relevance of a ranked document is binary; an id counts once, at its first place. Without a gold id all metrics of rankings
-raise ValueError, except `reciprocal_rank`. Intervals and tests are over conversations: the questions of one are alike.
+raise ValueError, except `reciprocal_rank`. Intervals and tests are over conversations, whose questions are alike.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class Sample:
 
 
 def bootstrap_interval(samples: Sequence[Sample], *, resamples: int = 2000, seed: int = 0) -> tuple[Numbers, Numbers]:
-    """95% percentile bootstrap of the mean over sources of each source's mean, resampling whole conversations (Efron 1979).
+    """95% percentile bootstrap of the macro mean (mean of the sources' means), resampling whole conversations (Efron 1979).
 
     Returns the lower and upper ends, (m,) each.
 
@@ -143,7 +143,7 @@ def bootstrap_interval(samples: Sequence[Sample], *, resamples: int = 2000, seed
 
 
 def paired_test(differences: Sequence[Sample], *, resamples: int = 9999, seed: int = 0) -> Numbers:
-    """Two-sided paired randomisation test that the mean over sources of each source's mean difference is 0.
+    """Two-sided paired randomisation test that the macro mean of the differences (the mean of the sources' means) is 0.
 
     Under the null hypothesis the two methods are exchangeable, so that the signs of a conversation's differences can be
     flipped together (Smucker et al. 2007). With few conversations all signs are tried, else `resamples` random draws.

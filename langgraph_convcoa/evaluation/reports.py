@@ -270,7 +270,7 @@ def write_report(report: RunReport, folder: str | Path) -> None:
 def report_of(
     folder: RunFolder, questions: Questions, methods: Sequence[str], verdicts: Verdicts | None = None, *, seed: int = 0
 ) -> RunReport:
-    """Compute the report of a folder's answers, whatever their order there; the methods are tested against the first."""
+    """Compute the report of a folder's answers, which may be in any order. The methods are tested against the first."""
     order = {one.id: place for place, one in enumerate(q for c in questions.conversations for q in c.questions)}
     answers: dict[str, list[Answered]] = {name: [] for name in methods}
     for answer in folder.answers(methods):
@@ -350,7 +350,7 @@ def mark_figures(marked: Sequence[Marked], first: Sequence[Marked] | None = None
 
 
 def preference_figures(method: str, preferences: Sequence[Preference]) -> PreferenceFigures | None:
-    """The wins and losses of a method in its pairs; None if it has none."""
+    """The wins and losses of a method in its pairs; None if it has no pairs."""
     pairs = [one for one in preferences if method in (one.first, one.second)]
     if not pairs:
         return None

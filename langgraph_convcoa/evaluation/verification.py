@@ -186,7 +186,7 @@ def evaluate_ratings(
     """Score the sentences of rated answers as a graph does, against their passages and the conversation.
 
     Answers that claim nothing ("I do not know") are left out. Raises InputError if all answers are faithful or none is, and
-    as `evaluate_verification`.
+    for the reasons of `evaluate_verification`.
     """
     # What a sentence claims does not depend on the verifier.
     claimed = [answer for answer in answers if _claims(answer, LexicalVerifier())]

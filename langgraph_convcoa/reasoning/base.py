@@ -93,7 +93,7 @@ class Correction:
 
 @dataclass(frozen=True)
 class Corrected:
-    """The corrections, and the final answer with [n] for the n-th piece of evidence ("": made from the chain)."""
+    """The corrections, and the final answer with [n] for the n-th piece of evidence ("" to make it from the chain)."""
 
     corrections: Sequence[Correction] = field(default=())
     answer: str = ""

@@ -1,4 +1,4 @@
-"""Collections of documents: those of the command line are for all users, those made on the page for their user."""
+"""Collections of documents. All users share those of the command line; those made on the page belong to one user."""
 
 from __future__ import annotations
 

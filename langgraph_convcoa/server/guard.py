@@ -46,7 +46,7 @@ _HEADERS = {
     "x-frame-options": "DENY",
     "permissions-policy": "camera=(), geolocation=(), microphone=()",
 }
-_OPEN = ("/", "/ok", "/convcoa/login", "/favicon.ico")  # Paths that need no token: the page itself asks for it.
+_OPEN = ("/", "/ok", "/convcoa/login", "/favicon.ico")  # Paths that need no token. The page asks the user for it.
 _STATIC = "/static/"
 _NAME = re.compile(r"[a-z0-9_]([a-z0-9._-]*[a-z0-9_])?")
 _HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]{2,45})\]|([^\s\[\]/\\@?#,%:]{1,255}))(?::(\d{1,5}))?", re.ASCII)
@@ -129,7 +129,7 @@ def is_loopback(host: str) -> bool:
 
 
 def _address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """The IP address of this name; None for other names."""
+    """The name as an IP address; None if it is not an address."""
     try:
         return ipaddress.ip_address(name)
     except ValueError:

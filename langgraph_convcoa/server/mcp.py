@@ -89,7 +89,7 @@ class Passage(BaseModel):
 
     @classmethod
     def of(cls, document: Document) -> Passage:
-        """Make a passage of a document that the retriever returned."""
+        """Make a passage from a document that the retriever returned."""
         metadata, id_ = document.metadata, str(document.id)
         return cls(
             id=id_,
@@ -109,7 +109,7 @@ class Found(BaseModel):
 
 
 class Source(BaseModel):
-    """What [n] in an answer stands for."""
+    """The source of a citation [n] in an answer."""
 
     number: int
     id: str
@@ -142,7 +142,7 @@ class Answer(BaseModel):
 
     @classmethod
     def of(cls, output: Mapping[str, Any], thread: str, passages: Collection[str]) -> Answer:
-        """Make an answer of the graph's output. `passages` are the ids that can be read as resources."""
+        """Make an answer from the graph's output. `passages` are the ids that can be read as resources."""
         citations = [
             Source(
                 number=number,
@@ -177,7 +177,7 @@ def mcp_server(
     tools = _Tools(turns, retriever, thread)
     known = [*(["the user's own documents"] if retriever is not None else []), *also]
     description = _ASK.format(sources=" and ".join(known))
-    # `ask` looks things up and answers; it changes nothing of the user's.
+    # `ask` looks things up and answers; it changes none of the user's data.
     safe = {"readOnlyHint": True, "openWorldHint": "the web" in also}
     server.add_tool(tools.ask, "ask", "Ask", description, ToolAnnotations.model_validate(safe))
     if retriever is not None:
@@ -233,7 +233,7 @@ class _Tools:
             str | None,
             Field(
                 max_length=LONGEST_THREAD,
-                description="The conversation that it continues, from the answer before it; a new one begins without.",
+                description="The conversation to continue: the `thread` of an earlier answer. Without it a new one begins.",
             ),
         ] = None,
     ) -> Answer:

@@ -154,7 +154,7 @@ def spans(text: str, quote: str) -> Sequence[tuple[int, int]]:
     words = [*re.finditer(r"\S+", text)]
     # With single spaces the search is linear. A pattern of the quote's words would try each place for each word.
     flat = " ".join(word[0] for word in words)
-    # The place in the text of each character of `flat`, and of the space after each word.
+    # `flat[i]` stands at `origin[i]` in the text. A space counts as the place right after its word.
     origin = [index for word in words for index in range(word.start(), word.end() + 1)]
     places = []
     for part in quote.split(" … "):

@@ -114,7 +114,7 @@ async def _schemas(service: Service, user: str, request: Request) -> Any:
 
 def _thread(service: Service, user: str, entry: Mapping[str, Any], values: Mapping[str, Any] | None = None) -> dict[str, Any]:
     if values is None:
-        # Clients name the entries of a list after their first message: no more is needed.
+        # Clients show each thread of a list under its first message, so only that message is sent.
         question = str(entry.get("question") or "")
         values = {"messages": [{"type": "human", "content": question, "id": "first"}]} if question else {}
     known = {name: entry[name] for name in ("thread_id", "created_at", "updated_at", "metadata")}

@@ -98,7 +98,7 @@ class Service:
         await self._open.aclose()
 
     async def threaded(self, function: Callable[..., Result], *given: Any) -> Result:
-        """Call a function that reads files or a database in one of the server's own threads."""
+        """Call a function in one of the server's own threads, since it reads files or a database."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, partial(function, *given))
 
     async def create(self, user: str, thread: str | None, metadata: Any, if_exists: str = "raise") -> dict[str, Any]:
@@ -283,7 +283,7 @@ class Service:
         def begun() -> None:
             run.begun.set()
             if kept:
-                # In the background: the turn need not wait for the note.
+                # The status is stored in the background, so that the turn does not wait for it.
                 noting.append(asyncio.create_task(self._note(user, entry, "busy")))
 
         try:
@@ -383,7 +383,7 @@ def _seen(run: Run, modes: frozenset[str]) -> Callable[[str, Any], None]:
                 run.publish("messages", [chunk, metadata])
         elif mode == "values":
             values = {name: part[name] for name in (*VALUES, INTERRUPT) if name in part}
-            # Most steps change nothing of the output, which grows with the conversation.
+            # Most steps do not change the output. It grows with the conversation, so it is sent only after a change.
             if values.keys() != last.keys() or any(value is not last[name] for name, value in values.items()):
                 last = values
                 run.publish("values", values)

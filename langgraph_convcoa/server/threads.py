@@ -80,9 +80,9 @@ class ThreadBook:
 
     @asynccontextmanager
     async def changing(self, user: str, thread: str) -> AsyncIterator[None]:
-        """Lock an entry, from reading it to writing it."""
+        """Lock an entry while it is read, changed and written."""
         key = key_of(user, thread)
-        # Tasks of this program wait for the first lock, which costs nothing.
+        # Tasks of this program wait at the first lock, which is cheaper than the lock in the store.
         async with self._locks.setdefault(key, asyncio.Lock()), self._alone(key):
             yield
 

@@ -127,7 +127,7 @@ class Jobs:
         except OSError as error:
             raise StoreError(f"{self._place.parent} cannot be written ({error.strerror}): set CONVCOA_DATA_DIR") from error
         for place in self._place.parent.glob("*.lock"):
-            # A running server holds its lock.
+            # The lock of a running server cannot be taken.
             with suppress(Timeout), FileLock(place, timeout=0):
                 shutil.rmtree(place.with_suffix(""), ignore_errors=True)
                 place.unlink(missing_ok=True)
@@ -211,7 +211,7 @@ class Jobs:
         known = {entry["source"]: entry["ids"] for entry in job.collection.documents()}
         for name, place, size in job.files:
             before, documents = job.done, _read(job, name, place, size)
-            # Before the lock: a file without text changes nothing, and others can change the collection while it is read.
+            # Read before locking: a file without text changes nothing, and others can change the collection meanwhile.
             first = next(documents, None)
             if job.stopped.is_set():
                 raise CancelledError

@@ -131,7 +131,7 @@ def _answered(stored: CheckpointTuple, given: Mapping[str, Any]) -> Mapping[str,
 
 def _asked_anew(stored: CheckpointTuple, given: Mapping[str, Any]) -> Mapping[str, Any]:
     """The input, with an edited message moved to the end and its old version and answers removed."""
-    # LangGraph replaces a message of the same id in its old place, before its old answer, so that nothing would be asked.
+    # LangGraph replaces a message of the same id in place, before its old answer. No question would then come last.
     _, kept, place = _asked_before(stored, given)
     if place is None or all(message.type == "human" for message in kept[place:]):
         return given
@@ -197,7 +197,7 @@ class Turns:
         modes: Sequence[str] = _MODES,  # The stream modes for the listener.
         wait: float = TURN_WAIT_SECONDS,  # Seconds to wait for another program's turn of the thread; then ThreadBusyError.
         begun: Callable[[], None] = lambda: None,  # Called when the turn has the thread's lock.
-        before: str = "",  # The `before_last` of the last turn, which is replaced.
+        before: str = "",  # The id from `before_last`: the new turn replaces the last turn.
     ) -> dict[str, Any]:
         """Run one turn, or resume an interrupted one without repeating stored model calls.
 
@@ -331,7 +331,7 @@ class Turns:
             return found
 
     async def _settled(self, thread: str, config: RunnableConfig) -> str | None:
-        """Write the last checkpoint of a turn that was killed before it was written. Returns the turn's question, or None."""
+        """Store the last checkpoint of a turn if a kill prevented that. Returns the turn's question, or None."""
         # The turn is answered, but LangGraph would drop its last step when a new input comes.
         snapshot = await self.snapshot(thread)
         stored = await self.saver.aget_tuple(config)

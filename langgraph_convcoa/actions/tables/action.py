@@ -24,8 +24,8 @@ class DataAnalysisSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    max_rows: int | None = Field(default=None, ge=1, le=1000, description="Rows of a result; the action's when left empty.")
-    timeout: float | None = Field(default=None, gt=0, le=3600, description="Seconds of a query; the action's when left empty.")
+    max_rows: int | None = Field(default=None, ge=1, le=1000, description="Rows of a result; if empty, the action's limit.")
+    timeout: float | None = Field(default=None, gt=0, le=3600, description="Seconds of a query; if empty, the action's limit.")
 
 
 class DataAnalysis(BaseAction):

@@ -41,7 +41,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """A table that queries may read. `schema` is empty for the default one; `source` is the file or the database."""
+    """A table that queries may read. `schema` is empty for the default schema; `source` is the file or the database."""
 
     name: str
     columns: tuple[Column, ...]
@@ -51,7 +51,7 @@ class Table:
 
     @property
     def full_name(self) -> str:
-        """The name that a query calls it by."""
+        """The table's name in a query, with its schema if there is one."""
         return f"{self.schema}.{self.name}" if self.schema else self.name
 
 

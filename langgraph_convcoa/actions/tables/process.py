@@ -91,7 +91,7 @@ class EngineProcess:
                 self._process.end()
 
     def _open(self, *, fresh: bool = False) -> None:
-        """Start the process, unless there is one that can be asked; if `fresh`, in place of that one."""
+        """Start the process if there is none that can be asked. With `fresh`, always start a new one."""
         if not fresh and self._process is not None and self._process.usable:
             return
         if self._closed:
@@ -174,7 +174,7 @@ def _open(request: Mapping[str, Any]) -> DuckDBTables | SQLiteTables:
 
 @contextmanager
 def _deadline(seconds: float) -> Iterator[None]:
-    """End the process if the block takes longer, even if its caller has ended."""
+    """End this process if the block takes longer than `seconds` and a grace period, even if the caller has ended."""
     timer = getattr(signal, "setitimer", lambda *_: None)
     timer(getattr(signal, "ITIMER_REAL", 0), min(seconds, 1e6) + _GRACE_SECONDS)
     try:

@@ -55,7 +55,7 @@ class CheckedQuery(NamedTuple):
 
 
 def check_query(sql: str, dialect: str, tables: Sequence[Table], *, max_rows: int, default_schema: str = "") -> CheckedQuery:
-    """Let exactly one SELECT over the given tables through, with at most `max_rows` rows.
+    """Accept exactly one SELECT over the given tables, and limit it to `max_rows` rows.
 
     A Markdown fence around it is removed. A query may write `default_schema` ("public") before a table that has no
     schema. The message of the ActionInputError says why a query is refused.
@@ -116,7 +116,7 @@ def _check_tree(
 
 
 def _written(root: exp.Expr, dialect: str) -> str:
-    """Write a query as SQL with all names quoted. It may change `root` itself."""
+    """Write a query as SQL with all names quoted. This may change `root`."""
     try:
         return str(root.sql(dialect=dialect, identify=True, comments=False, unsupported_level=ErrorLevel.RAISE, copy=False))
     except sqlglot.errors.UnsupportedError as error:

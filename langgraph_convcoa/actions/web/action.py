@@ -65,7 +65,7 @@ class WebQuerying(BaseAction):
 
     Raises:
         InputError: A setting cannot be used, or the search's key or a package of the extra `web` is missing.
-        RetrievalError: The cache cannot be made; in use: the search or the encoder fails.
+        RetrievalError: The cache cannot be made. Later, from `retrieve`: the search or the encoder fails.
 
     Example:
         >>> found = [{"title": "Sparsemax", "url": "https://example.org/", "snippet": "Sparsemax is from 2016."}]

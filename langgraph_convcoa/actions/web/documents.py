@@ -24,7 +24,7 @@ from langgraph_convcoa.retrieval.progress import Progress, track
 
 MOST_PAGES = 500  # The default limit of the pages of a site.
 LIMITS = FetchLimits(seconds=30.0, max_bytes=20_000_000, pdf_pages=1_000, characters=2_000_000)
-"""Larger than the limits of a look-up in a conversation, but also with only two requests to a host at a time."""
+"""Limits for a page. They exceed those of a look-up in a conversation, but also allow two requests to a host at a time."""
 
 _MOST_SITEMAPS, _AT_ONCE = 50, 16
 _EXTRACTION_SECONDS, _CACHE_SECONDS = 20.0, 86_400.0
@@ -46,7 +46,7 @@ def iter_pages(
 ) -> Iterator[Document]:
     """The documents of a page, or of all pages that a sitemap lists; `id` and `source` are the page's address.
 
-    Pages are read as by the web action. For a sitemap (`https://site/sitemap.xml`, also packed, or a list of sitemaps) only
+    Pages are read as in the web action. For a sitemap (`https://site/sitemap.xml`, also gzipped, or a list of sitemaps) only
     pages of its own host are read, two at a time. A page that cannot be read, or that robots.txt asks not to read, is skipped.
     Not for use in an event loop.
 

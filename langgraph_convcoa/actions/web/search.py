@@ -187,7 +187,7 @@ class SearXNG(_Service):
             raise InputError(f"the SearXNG address {base_url[:100]!r} is no URL") from error
         if parsed.scheme not in ("http", "https") or not parsed.host or "%" in parsed.host:
             raise InputError(f"the SearXNG address {base_url[:100]!r} must begin with http:// or https://")
-        # Without user and password: the name is cited, and is a key of the cache.
+        # User and password are left out, since the name is cited and is part of the cache keys.
         shown = str(parsed.copy_with(userinfo=b"")).rstrip("/")
         super().__init__("SearXNG", base_url, f"searxng {shown}", timeout)
 

@@ -52,7 +52,7 @@ def is_public(address: str | IPAddress) -> bool:
         return False
     if isinstance(parsed, ipaddress.IPv6Address) and (int(parsed) >> 32) & 0xFFFFFFFF in _ISATAP:
         return False
-    # `is_global` alone lets multicast through.
+    # `is_global` is also true for multicast addresses.
     return parsed.is_global and not (
         parsed.is_multicast or parsed.is_reserved or parsed.is_private or parsed.is_loopback or parsed.is_link_local
     )

@@ -1,7 +1,7 @@
 """This library's graph, the conversational chain of action (Pan et al. 2024b, section 3), and LangChain's agent.
 
-The turns of a conversation share one thread as long as their history is what the thread answered. Otherwise (gold answers,
-or a resumed conversation) the turn starts a thread with the history as messages.
+The turns of a conversation share a thread while a turn's history equals the thread's own questions and answers. Otherwise
+(gold answers, or a resumed conversation) the turn starts a thread with the history as messages.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ PROMPT = (
 
 
 def make_extractive(kit: Kit, name: str = "extractive") -> Answerer:
-    """Ours without a model; it compares sentences with the retriever's encoder."""
+    """The graph without a model. It compares sentences with the retriever's encoder."""
     encoder = kit.retriever.encoder if isinstance(kit.retriever, HopfieldRetriever) else None
     return make_ours(kit, name, reasoner=lambda _kit: ExtractiveReasoner(encoder))
 

@@ -215,9 +215,9 @@ async def history_aware_rag(asking: Asking) -> Outcome:
 async def react(asking: Asking) -> Outcome:
     """ReAct (Yao et al. 2022, section 3): n + 1 model calls for n searches, at most `Kit.max_steps`.
 
-    The loop is that of the released code, without an answer if there is no Finish. Search shows the passages, Lookup their
-    next sentence with a given text. A missing action is asked for in one more call, and an unknown action is observed as
-    invalid; both count as malformed. The paper asks for short answers; here they have citations, as in history-aware RAG.
+    The loop is that of the released code, without an answer if there is no Finish. Search shows passages. Lookup shows
+    their next sentence with a given text. A missing action is asked for in one more call, and an unknown action is observed
+    as invalid; both count as malformed. The paper asks for short answers. Here they have citations, as in history-aware RAG.
     """
     text = f"{REACT}\n\n{_EXAMPLE}\n\n{asking.context}Question: {asking.question}\n"
     lines: list[str] = []

@@ -31,7 +31,7 @@ class Method:
 
 
 def _from(module: str, function: str, makes: bool = False) -> Callable[[Kit, str], Answerer]:
-    """A method by its coroutine function, or by the function that makes it; imported late, as the command needs only names."""
+    """A method from its coroutine function or its factory (`makes`). Imported late, since the command needs only names."""
 
     def make(kit: Kit, name: str) -> Answerer:
         from langgraph_convcoa.evaluation.methods.prompting import as_method

@@ -217,7 +217,7 @@ def evaluate_retrieval(dataset: Dataset, *, part: str = "", **options: Any) -> R
 def evaluate_sources(datasets: Sequence[Dataset], *, parts: Sequence[str] | None = None, **options: Any) -> SourcesReport:
     """`evaluate_retrieval` for several data sets, each with its own pool, and the means of the methods that they share.
 
-    Raises InputError if there is no data set or two have the same name, and as `evaluate_retrieval`.
+    Raises InputError if there is no data set or two have the same name, and for the reasons of `evaluate_retrieval`.
     """
     if not datasets:
         raise InputError("There is no data to measure on; name at least one folder or file.")

@@ -33,7 +33,7 @@ _OWN = (ANSWERS, REPLIES, f"{REPLIES}-wal", f"{REPLIES}-shm", _JUDGEMENTS, "repo
 KEPT = "convcoa_kept"  # Key in the generation's info of a cached reply: the seconds that the reply took at first.
 _STAMP = (0x434F5251, 2)
 _TABLE = "CREATE TABLE replies (key BLOB PRIMARY KEY, reply TEXT, tokens INTEGER, seconds REAL)"
-# If a request was made several times at once, the first reply stays, since it may be in use. All replies were paid for.
+# If a request has several replies, the first one stays, since it may be in use. All were paid for: their tokens add up.
 _KEEP = "INSERT INTO replies VALUES (?, ?, ?, ?) ON CONFLICT (key) DO UPDATE SET tokens = tokens + excluded.tokens"
 # Fields that differ between replies of the same text. They must not change the key of a prompt that holds a reply.
 _PASSING = ("id", "response_metadata", "usage_metadata")
@@ -177,7 +177,7 @@ class ReplyCache(BaseCache):
     """A LangChain cache of replies in an SQLite file.
 
     The key is a digest of the messages and of the model with its settings, but no API key. A reply is on disk before the
-    method gets it. Only a call under way at a kill is made again.
+    method gets it. After a kill, only calls without a stored reply are made again.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -249,13 +249,13 @@ class ReplyCache(BaseCache):
 def keep_replies(model: _Model, cache: ReplyCache) -> _Model:
     """Copy a model so that its replies are cached; the copy does not stream, since LangChain caches no streams.
 
-    Raises ModelError if the model is wrapped, such as in fallbacks: figures are about one model.
+    Raises ModelError if the model is wrapped, such as in fallbacks: a run's figures describe a single model.
     """
     given: object = model
     if not isinstance(given, BaseChatModel):
         raise ModelError(f"an evaluation is of one chat model, not of {type(given).__name__}: give the model in it")
     kept = model.model_copy(update={"cache": cache, "disable_streaming": True})
-    # The copied description of the model is part of the key and would depend on the model's past.
+    # LangChain caches a model's description, a part of the key. A copied description would depend on the model's earlier uses.
     kept.__dict__.pop("_serialized", None)
     return kept
 

@@ -25,7 +25,7 @@ from langgraph_convcoa.text.citations import without_marks
 from langgraph_convcoa.text.clean import flat
 
 CRITERIA = ("correct", "complete", "faithful", "concise")
-"""In this order: right and to the point; all of the reference is there; nothing is unsupported; nothing is unneeded."""
+"""The criteria mean: right and to the point; all of the reference is there; nothing is unsupported; nothing is unneeded."""
 MOST = 2  # The highest mark of a criterion; 0 is the lowest.
 _TURNS, _SAID = 3, 600
 _PASSAGES, _PASSAGE = 4, 2_000
@@ -137,7 +137,7 @@ def read_better(reply: str) -> tuple[str, str] | None:
 
 
 def _object(reply: str) -> dict[str, Any]:
-    """The JSON object of a reply under lower-case names, with a reason that may be empty; {} if there is no object."""
+    """The JSON object of a reply with names in lower case, or an empty one. It always has a `reason`, which may be ""."""
     value = read_json(reply)
     found = {str(key).strip().lower(): entry for key, entry in value.items()} if isinstance(value, Mapping) else {}
     return found | {"reason": flat(str(found.get("reason") or ""))}

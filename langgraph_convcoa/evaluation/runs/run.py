@@ -52,15 +52,15 @@ def run_methods(
     progress: Progress = False,
     notify: Callable[[str], None] = lambda _message: None,
 ) -> str:
-    """Ask every method every question that the folder has no answer to yet.
+    """Ask each method all questions that have no answer of the method in the folder.
 
     The methods go through a conversation one after another, turn by turn, so a run that stops early has the same
     conversations for all methods. A question that fails is written down with its error. A failure that the next question would
     meet too (a wrong key, a spent quota, no server) is not written down: the conversation waits for the next start. Ctrl-C
-    lets the questions under way finish; a second one stops at once.
+    lets the questions under way finish; a second Ctrl-C stops at once.
 
     `remembering` names the methods that keep more of a conversation than its history. Returns why the run stopped early; empty
-    if it did not. Raises ModelError after `PATIENCE` such failures in a row, or if there was nothing else.
+    if it did not. Raises ModelError after `PATIENCE` such failures in a row, or if there were only such failures.
     """
     with interruptions() as interrupted:
         run = _Run(methods, folder, remembering, settings or RunSettings(), notify, interrupted)

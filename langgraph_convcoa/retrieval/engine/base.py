@@ -32,7 +32,7 @@ from langgraph_convcoa.text.words import content_words
 
 _END: ContextVar[float] = ContextVar("engine_deadline", default=math.inf)
 
-# Mean number of content words for which a word's stored weight is computed; other means rank nearly the same.
+# A word's stored weight assumes this mean number of content words. With another mean the ranking is nearly the same.
 USUAL_LENGTH = 100.0
 # Most characters of a document, which is written in one transaction, and most bytes of an id and of a tenant.
 _LONGEST, _LONGEST_ID, _LONGEST_TENANT = 10_000_000, 1_000, 200
@@ -331,7 +331,7 @@ def checked_document(document: Document) -> Document:
 
 
 def check_text(text: str, what: str) -> None:
-    """Raise InputError for a text with NUL or half a character, which no engine stores."""
+    """Raise InputError for a text with NUL or a lone surrogate, which no engine stores."""
     try:
         text.encode()
     except UnicodeEncodeError:

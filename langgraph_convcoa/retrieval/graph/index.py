@@ -30,7 +30,7 @@ class Links:
     """The graph of n passages and m entities as sparse matrices of weighted links."""
 
     entities: Hashes  # (m,), in rising order: hashes of the entities' names.
-    names: Hashes  # In rising order: titles and given names, which are looked for in questions.
+    names: Hashes  # In rising order: titles and names from the metadata, which are looked for in questions.
     common: Numbers  # (m,), the number of passages of each entity.
     shares: csr_array  # (n, m), the shares of a passage's mass for its entities; each row sums to one.
     parts: csr_array  # (m, n), the shares of an entity's mass for its passages; each row sums to one.
@@ -46,7 +46,8 @@ def linked(contents: Contents) -> Links:
     """Make the graph of the names in passages.
 
     An entity is a title, linked to its passages and, weighted by rarity, to the passages that name it. A name from the
-    metadata is also an entity; so is, with less weight, a name in 2 to 10 passages that each have a title of their own.
+    metadata is also an entity. So is a name in 2 to 10 passages. It is linked, with less weight, to those of the passages
+    that have a title of their own.
     """
     n = len(contents.titles)
     titled = np.flatnonzero(contents.titles)
@@ -65,7 +66,7 @@ def linked(contents: Contents) -> Links:
     common = mentioned + np.bincount(own % m, minlength=len(entities))
     rarity = np.log1p(n / np.maximum(common, 1)) / np.log1p(max(n, 1))
     rarity[mentioned > max(_HUB, _HUB_SHARE * n)] = 0
-    # Titles and given names are certain; a run of capitals is not.
+    # Titles and names from the metadata are certain; a run of capitals is not.
     rarity *= np.where(is_among(entities, certain), 1.0, _NAME)
     links = np.concatenate([own, mentions])
     weights = np.concatenate([np.ones(len(own)), rarity[mentions % m]])
@@ -104,13 +105,16 @@ def _mentions(contents: Contents, titles: Hashes) -> tuple[Numbers, Hashes]:
 
 
 def _names(contents: Contents, titles: Hashes, articles: npt.NDArray[np.bool_]) -> tuple[Numbers, Hashes, Hashes]:
-    """For each link by a rare name of an article or by a given name, its passage and name; then all given names."""
+    """The passage and the name of each link, then all names from the metadata.
+
+    A link is made by a name from the metadata, or by a rare name of an article (a passage with a title of its own).
+    """
     owners = np.repeat(np.arange(len(contents.name_offsets) - 1), np.diff(contents.name_offsets))
     plain, marked = contents.names & ~1, (contents.names & 1) == 1
     kept, place, counts = np.unique(plain, return_inverse=True, return_counts=True)
     given = np.zeros(len(kept), dtype=np.bool_)
     given[place[marked]] = True
-    # A given name may be a title too.
+    # A name from the metadata may be a title too.
     use = np.where(given, (counts > 1) | is_among(kept, titles), ~is_among(kept, titles) & (counts > 1) & (counts <= _FEW))
     chosen = use[place] & (given[place] | articles[owners])
     return owners[chosen], plain[chosen], kept[given & use]
@@ -143,7 +147,7 @@ class GraphIndex:
 
     @property
     def empty(self) -> bool:
-        """True if no passage has a title or given names, so nothing is linked."""
+        """True if no passage has a title or names in its metadata, so nothing is linked."""
         return not self._contents.titles.any() and not (self._contents.names & 1).any()
 
     def add(self, passages: Iterable[Document], keys: npt.NDArray[np.int64] | None = None) -> None:

@@ -25,7 +25,7 @@ _K1, _B = 1.5, 0.75
 # Most words of earlier turns that count.
 _TURN_WORDS = 32
 _DECAY = 0.7
-# The lowest weight of a turn, relative to the last turn: nine turns count.
+# The lowest weight of a turn, relative to the last turn. With this decay, the last nine turns count.
 _LEAST = 0.05
 # An answer's words count together at most as much as five words of a question.
 _ANSWER_WORDS = 5

@@ -1,4 +1,4 @@
-"""Stored patterns of passages, as float32 or int8, and a bound on the score of every passage by one product over them."""
+"""Stored patterns of passages, as float32 or int8. One product over the patterns bounds the score of every passage."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from langgraph_convcoa.retrieval.encoders.base import Vectors
 from langgraph_convcoa.retrieval.threads import cores
 
 PatternType: TypeAlias = Literal["float32", "int8"]
-"""The type of stored patterns. int8 rounds once; the stored patterns are searched exactly."""
+"""The type of stored patterns. int8 patterns are rounded once, when they are stored. The search over them is exact."""
 
 PATTERN_TYPES: tuple[PatternType, ...] = get_args(PatternType)
 

@@ -1,6 +1,6 @@
 """Passages as rows of the two Milvus collections, and filters on metadata as expressions over these rows.
 
-How Milvus compares missing fields, null, numbers and texts in JSON differs between its versions and from Python. So a row
+Milvus compares missing fields, null, numbers and texts in JSON differently from Python, and its versions differ. So a row
 holds its metadata in two other forms: `facts`, hashes of statements such as "lang is en", and `ordered`, numbers and texts as
 text with the same order. An expression contains only hashes, whatever names and values a filter has.
 """
@@ -233,7 +233,7 @@ def _fact(*hashes: str) -> Condition:
 
 
 def _written(value: Any) -> str:
-    """A value as text. Values that are equal in Python (1, 1.0 and True) have the same text; ? stands for no JSON value."""
+    """A value as text, the same for values that are equal in Python (1, 1.0 and True). Values other than JSON become "?"."""
     match value:
         case None:
             return "null"
@@ -251,7 +251,7 @@ def _written(value: Any) -> str:
 
 
 def _sortable(value: Any) -> str:
-    """A number or a text as ASCII text with the same order, after n or t."""
+    """A number or a text as ASCII text with the same order. Numbers begin with n, texts with t."""
     if isinstance(value, str):
         return "t" + _spelled(value)
     exact = int(value) if isinstance(value, Integral) else float(value)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _LOGGER = logging.getLogger(__name__)
 # Windows that are searched for each wanted passage: several may belong to one passage.
 _WINDOWS = 3
-# pgvector's largest `hnsw.ef_search`; twice the wanted number is set.
+# pgvector's largest `hnsw.ef_search`. A search sets it to twice the number of wanted windows, up to this limit.
 _BROADEST = 1_000
 # For a common word, only the passages where it weighs most are read; with a filter, more of them.
 _POSTINGS, _POSTINGS_FILTERED = 1_000, 50_000
@@ -40,7 +40,7 @@ _ALL = Condition("TRUE", [])
 class PostgresEngine(ServerEngine):
     """Passages of a tenant in tables of a PostgreSQL server that has pgvector 0.8 or newer.
 
-    An HNSW index over the windows in half precision names candidates; their patterns are stored as float32. If the tenant or
+    An HNSW index over the windows, in half precision, finds the candidates. Patterns are stored as float32. If the tenant or
     the filter leaves at most `exact` passages, all are compared instead.
 
     Args:
@@ -78,7 +78,7 @@ class PostgresEngine(ServerEngine):
             # Another process may have made it with other settings.
             there = self._checked(cursor, dimension, encoder)
             if there and self._sql.unbuilt(cursor):
-                _LOGGER.warning("%s is being loaded, or was not to its end: searches are slow until it is settled.", self.name)
+                _LOGGER.warning("%s is being loaded, or a load was cut off: searches are slow until it is settled.", self.name)
             return there
 
         return self._connections.run(prepared)
@@ -100,7 +100,7 @@ class PostgresEngine(ServerEngine):
         joined, values = self._joined(condition_of(condition) or _ALL)
         most = _POSTINGS if condition is None else _POSTINGS_FILTERED
         terms = [[tables.term_number(term) for term in weights], [float(weight) for weight in weights.values()]]
-        # The weight of a word is count / (count + none + (one - none) length).
+        # A word weighs count / (count + c). c is linear in the passage's length: `none` at length 0, `one` at length 1.
         none, one = (float(1 / saturation(1, length, mean_length)) - 1 for length in (0, 1))
         given = (*terms, none, one - none, self.tenant, most, *values, k, self.tenant)
         return [row[0] for row in self._rows(_WORDS, *given, joined=joined)]
@@ -334,7 +334,7 @@ def _noticed(notice: Any) -> None:
 
 
 def _askable(names: Iterable[str]) -> list[str]:
-    """The ids without NUL or half a character; other ids are never stored."""
+    """The ids that an engine can store: those without NUL and lone surrogates."""
     found = []
     for name in names:
         with suppress(InputError):
