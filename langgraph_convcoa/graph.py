@@ -57,8 +57,7 @@ _NODES: dict[str, tuple[Callable[..., Any], Callable[..., Any] | None]] = {
     "remember": (remember, None),
 }
 """The nodes other than the action nodes: the function, and its async twin if the node asks a model or an action."""
-_ASKING = ("plan", "correct", "repair")
-"""The nodes that ask a model."""
+_ASKING = ("plan", "correct", "repair")  # The nodes that ask a model.
 
 
 def build_graph(

@@ -34,8 +34,7 @@ from langgraph_convcoa.verification.sentences import renumbered, statements
 
 _REMEMBERED_PER_LOOK = 5
 _MARK = re.compile(r"\[(\d+)\]")
-BY_A_PERSON = "written by a person"
-"""The `reason` of a chain item whose answer a person wrote."""
+BY_A_PERSON = "written by a person"  # The `reason` of a chain item whose answer a person wrote.
 _QUOTE_CHARACTERS = 300
 _LONGEST_QUOTE = 900
 

@@ -28,12 +28,9 @@ from langgraph_convcoa.state import ActionState, ConvCoAState, Finding, pairs_of
 from langgraph_convcoa.verification.answers import Checker, SentenceGate
 from langgraph_convcoa.verification.verifier import Verifier
 
-Update = dict[str, Any]
-"""The part of the state that a node changes."""
-TurnRuntime = Runtime[ConvCoAContext]
-"""LangGraph's runtime: the context of the run and its store."""
-LOOKED = -1
-"""The index of the findings for the question itself."""
+Update = dict[str, Any]  # The part of the state that a node changes.
+TurnRuntime = Runtime[ConvCoAContext]  # LangGraph's runtime: the context of the run and its store.
+LOOKED = -1  # The index of the findings for the question itself.
 _CHECKERS, _CHECKER_SECONDS = 32, 120.0
 _LONGEST_FACT = 300
 

@@ -42,10 +42,8 @@ from langgraph_convcoa.text.clean import cut_answer, cut_field
 from langgraph_convcoa.text.same_question import words_agree
 from langgraph_convcoa.text.words import content_words
 
-MODEL_K = 5
-"""Pieces of evidence for a model to read (Pan et al. 2024b, appendix H)."""
-EXTRACTIVE_K = 10
-"""Pieces of evidence without a model. They cost no tokens, and the best sentence is often further down."""
+MODEL_K = 5  # Pieces of evidence for a model to read (Pan et al. 2024b, appendix H).
+EXTRACTIVE_K = 10  # Pieces of evidence without a model. They cost no tokens, and the best sentence is often further down.
 _SHARED_ROUNDS = 50
 _log = logging.getLogger(__name__)
 

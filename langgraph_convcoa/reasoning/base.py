@@ -12,8 +12,7 @@ from langchain_core.runnables.config import run_in_executor
 from langgraph_convcoa.chain import ActionChain, ChainItem
 from langgraph_convcoa.verification.answers import SentenceGate
 
-History = Sequence[tuple[str, str]]
-"""Pairs of question and answer, oldest first."""
+History = Sequence[tuple[str, str]]  # Pairs of question and answer, oldest first.
 
 
 @dataclass(frozen=True)

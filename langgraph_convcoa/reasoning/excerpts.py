@@ -20,8 +20,7 @@ WORDS_A_PASSAGE = 150
 FIRST, LATER = 3, 0.8
 """The first 3 pieces get equal parts of the words. A later piece, which seldom holds the answer, gets 0.8 of a part."""
 ELLIPSIS = "…"
-_SLACK = 1.2
-"""A passage is not cut if it is at most this factor longer than its part."""
+_SLACK = 1.2  # A passage is not cut if it is at most this factor longer than its part.
 _QUOTED = 1.5
 _NEIGHBOUR = 0.5
 """Extra value of a sentence in the passage's quote, and of a sentence beside a chosen one; 1 is the best word's value."""

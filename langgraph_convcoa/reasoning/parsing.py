@@ -17,14 +17,11 @@ import json_repair
 from langgraph_convcoa.chain import ActionChain, ActionNode
 from langgraph_convcoa.text.clean import LONGEST_ANSWER, LONGEST_FIELD, clean_value, cut_answer, cut_field
 
-LONGEST_REPLY = 2 * LONGEST_ANSWER
-"""At most this many characters of a reply are read."""
-_LONGEST_REPAIRED = LONGEST_FIELD
-"""At most this many characters of malformed JSON are repaired."""
+LONGEST_REPLY = 2 * LONGEST_ANSWER  # At most this many characters of a reply are read.
+_LONGEST_REPAIRED = LONGEST_FIELD  # At most this many characters of malformed JSON are repaired.
 _JSON = re.compile(r"\{\s*+(?:[\"'“‘`/]|\w{1,60}+\s*+:)|\[\s*+[\[{\"'“]")
 """The beginning of an object with a key, or of a list of objects or texts; not "{so}" or "[1]" in prose."""
-_MOST_STEPS = 100
-"""At most this many entries of a list in a reply are read."""
+_MOST_STEPS = 100  # At most this many entries of a list in a reply are read.
 _BROKEN = 0.1  # Share of an answer's characters that may be unprintable.
 _CHAIN_KEYS = ("chain", "actionchain", "reasoningchain", "steps", "nodes", "subquestions", "actions")
 _SUB_KEYS = ("sub", "subquestion", "question", "query", "subq")

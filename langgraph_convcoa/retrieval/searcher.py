@@ -18,8 +18,7 @@ from langgraph_convcoa.retrieval.graph.walk import FIRST, Walk, walk
 from langgraph_convcoa.retrieval.scoring.patterns import Mask
 from langgraph_convcoa.retrieval.scoring.topk import Ranking, associate, score, search
 
-_LONGEST_GAP = 20
-"""Two parts of a document are neighbours if at most this many characters of white space are between them."""
+_LONGEST_GAP = 20  # Two parts of a document are neighbours if at most this many characters of white space are between them.
 _OF_THE_QUESTION = frozenset({"score", "certified", "quote", "association", "graph_path"})
 
 

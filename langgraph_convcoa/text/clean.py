@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-LONGEST_ANSWER = 200_000
-"""Maximum number of characters of an answer. A longer answer is cut, with a note."""
-LONGEST_FIELD = 20_000
-"""Maximum number of characters of any other text of a model, such as a sub-question or a guess."""
-DEEPEST = 32
-"""Maximum number of nested levels in JSON. Deeper values become None."""
+LONGEST_ANSWER = 200_000  # Maximum number of characters of an answer. A longer answer is cut, with a note.
+LONGEST_FIELD = 20_000  # Maximum number of characters of any other text of a model, such as a sub-question or a guess.
+DEEPEST = 32  # Maximum number of nested levels in JSON. Deeper values become None.
 _CUT = f" … (cut: an answer has {LONGEST_ANSWER:,} characters at most)"
 
 

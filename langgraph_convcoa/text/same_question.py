@@ -12,11 +12,8 @@ from langgraph_convcoa.text.words import STOP_WORDS, content_items, content_word
 
 SAME_SIMILARITY = 0.8
 """Minimum cosine of two questions whose words agree (chosen on the tuning part of `python -m experiments.memory`)."""
-LONGEST_COMPARED = 500
-"""Maximum number of characters. A longer question is never the same as another."""
-LEAST_ITEMS = 2
-"""A question with fewer content words counts as dependent on the conversation."""
-
+LONGEST_COMPARED = 500  # Maximum number of characters. A longer question is never the same as another.
+LEAST_ITEMS = 2  # A question with fewer content words counts as dependent on the conversation.
 _LEAD = re.compile(
     r"^(?:(?:please|also|again)\b,?\s+)*(?:(?:(?:can|could|would|will) you (?:please )?)?(?:tell|remind|show) me(?: again)?\b"
     r"|do you know\b|i (?:would like|want|need) to know\b|i wonder\b)?,?\s*",

@@ -19,14 +19,10 @@ from langgraph_convcoa.text.questions import WH, bare
 from langgraph_convcoa.text.words import STOP_WORDS, content_tokens, number_form, stem
 
 TermKind = Literal["name", "number", "quoted", "rare"]
-MIN_RARE = 3
-"""Minimum number of letters of a word that counts as rare."""
-DERIVED = 4
-"""Minimum number of first letters that two words of one root ("Canada", "Canadian") share."""
-ALIKE = 0.83
-"""Minimum `SequenceMatcher.ratio` of two words that differ by a typing error."""
-_TYPED = 5
-"""Minimum number of letters of a word that may have a typing error."""
+MIN_RARE = 3  # Minimum number of letters of a word that counts as rare.
+DERIVED = 4  # Minimum number of first letters that two words of one root ("Canada", "Canadian") share.
+ALIKE = 0.83  # Minimum `SequenceMatcher.ratio` of two words that differ by a typing error.
+_TYPED = 5  # Minimum number of letters of a word that may have a typing error.
 _PIECE = re.compile(r"[^\s/—–]+")
 _QUOTED = re.compile(r"[\"“”„«»]([^\"“”„«»]{2,80})[\"“”„«»]|(?<!\w)['‘]([^'‘’]{2,80})['’](?!\w)")
 _CONTRACTION = re.compile(r"(?:n['’]t|['’](?:s|d|re|ll|ve|m))(?=\W*$)", re.IGNORECASE)

@@ -43,16 +43,12 @@ STOP_WORDS = frozenset(
 )
 
 
-STOPS = ".!?。！？؟"
-"""Signs that end a sentence."""
-CLOSING = "\"'”’»)\\]"
-"""Signs that may follow a sign of `STOPS`, for a character class of a pattern."""
+STOPS = ".!?。！？؟"  # Signs that end a sentence.
+CLOSING = "\"'”’»)\\]"  # Signs that may follow a sign of `STOPS`, for a character class of a pattern.
 ENDED = re.compile(rf"[{STOPS}:;…][{CLOSING}*_]*+\s*+\Z")
 """Matches the end of a text that is a whole sentence or introduces the next one."""
-LIST_MARK = r"(?:[-*•–]|\(?\d{1,3}[.)])"
-"""The pattern of the mark at the start of a list item."""
-_WINDOW = 4_000
-"""Number of characters that are split at once, and the maximum for a sentence."""
+LIST_MARK = r"(?:[-*•–]|\(?\d{1,3}[.)])"  # The pattern of the mark at the start of a list item.
+_WINDOW = 4_000  # Number of characters that are split at once, and the maximum for a sentence.
 
 
 _COUNTS = re.compile(
@@ -151,8 +147,7 @@ def content_tokens(text: str) -> list[Word]:
     ]
 
 
-_KEPT_LETTERS = 40
-"""Words with more letters seldom occur again: they are not cached."""
+_KEPT_LETTERS = 40  # Words with more letters seldom occur again: they are not cached.
 
 
 @lru_cache(maxsize=200_000)

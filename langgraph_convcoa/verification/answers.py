@@ -26,8 +26,7 @@ _POLAR = re.compile(r"\A\W*+(?:yes|no)\W*+", re.IGNORECASE)
 _LIST_ITEM = re.compile(rf"(?<!\s)[^\S\n]*+\n\s*+(?:{LIST_MARK}(?:\s|\Z)|\||```|~~~)")
 _NEXT = re.compile(rf"(?:[{STOPS}:;…][{CLOSING}]*(?:\s*\[[\d,;\s–-]+\])*\s+|\n)(?=\S+\s)")
 _MOST_MARKS = 3
-_SHARE_OF_CLAIM = 0.3
-"""A document keeps its mark if it holds more than this share of the words in front of the mark."""
+_SHARE_OF_CLAIM = 0.3  # A document keeps its mark if it holds more than this share of the words in front of the mark.
 _WORDS = LexicalVerifier()
 _NO_CLAIM = Verdict(0.0, False)
 

@@ -14,15 +14,12 @@ from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.text.clean import clean
 from langgraph_convcoa.text.words import content_tokens, words
 
-Items = Literal["content", "tokens"]
-"""The items that are compared: stemmed content words, or every word."""
-
+Items = Literal["content", "tokens"]  # The items that are compared: stemmed content words, or every word.
 Weights = tuple[float, float, float]
 """alpha, beta, gamma: the weights of precision, recall and average word length; at least 0, summing to 1."""
 
 PAPER_WEIGHTS: Weights = (0.4, 0.4, 0.2)
-PAPER_THRESHOLD = 0.75
-"""T of Pan et al. 2024b, section 4 and table 7."""
+PAPER_THRESHOLD = 0.75  # T of Pan et al. 2024b, section 4 and table 7.
 LETTERS_OF_A_LONG_WORD = 10.0
 """Average word length enters the score as letters / 10, at most 1. Unscaled it would outweigh precision and recall."""
 

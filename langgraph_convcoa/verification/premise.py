@@ -14,8 +14,7 @@ from langgraph_convcoa.text.clean import clean
 from langgraph_convcoa.text.words import content_items, words
 from langgraph_convcoa.verification.sentences import listed_sentences
 
-PREMISE_WORDS = 60
-"""Longest premise, in words. The verifier was trained with premises of this length."""
+PREMISE_WORDS = 60  # Longest premise, in words. The verifier was trained with premises of this length.
 _NAME_WEIGHT = 2.0
 _PART_WORDS = 30
 _CUT = "…"

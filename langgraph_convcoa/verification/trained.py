@@ -34,8 +34,7 @@ logger = logging.getLogger(__name__)
 _FORMAT = "convcoa verifier"
 _VERSION = "2"
 _TOKENS = 192
-_LONGEST = 4_000
-"""Characters of a claim or a premise that are read."""
+_LONGEST = 4_000  # Characters of a claim or a premise that are read.
 _PACKAGE, _FILE = "langgraph_convcoa.verification", "verifier.safetensors"
 _FEW_WORDS, _FUNCTION_WORDS = 12, 0.08
 """A text of fewer words counts as English. A longer text does if more than this share of its words are function words."""

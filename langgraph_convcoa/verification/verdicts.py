@@ -11,8 +11,7 @@ from langgraph_convcoa.verification.sentences import is_sentence
 from langgraph_convcoa.verification.verifier import LexicalVerifier, Verifier
 
 _WORDS = LexicalVerifier()
-_LIST_WORDS = 1_000
-"""Longest premise from a list or the result of a query, in words. It may be long: only words are compared."""
+_LIST_WORDS = 1_000  # Longest premise from a list or the result of a query, in words. It may be long: only words are compared.
 _LONG_CLAIM, _LEAST_WORDS = 14, 4
 """A refused claim of at least `_LONG_CLAIM` words is split into clauses of at least `_LEAST_WORDS` words."""
 _JOINS = re.compile(r"(?:[;:]|,? (?:and|but|while|whereas|which|who|or|such as|including|so|because|if)\b|,|\()\s+")

@@ -15,8 +15,7 @@ from langgraph_convcoa.text.words import content_items
 if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder
 
-_LONGEST = 4_000
-"""Number of characters that are read of a claim or a premise."""
+_LONGEST = 4_000  # Number of characters that are read of a claim or a premise.
 _BATCH = 32
 _PREFIX = "entail"
 

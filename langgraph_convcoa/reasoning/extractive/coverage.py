@@ -14,10 +14,8 @@ from langgraph_convcoa.text.questions import PERSONAL
 from langgraph_convcoa.text.terms import Held, Term, find_terms
 from langgraph_convcoa.text.words import content_words
 
-NOTHING = "I found nothing about this in the documents."
-"""The answer if nothing was found. The nearest passage may follow."""
-_LONGEST = 500
-"""A pronoun is looked for only in this many characters of a question."""
+NOTHING = "I found nothing about this in the documents."  # The answer if nothing was found. The nearest passage may follow.
+_LONGEST = 500  # A pronoun is looked for only in this many characters of a question.
 _TITLES = ("title", "heading", "section")
 _PRONOUN = re.compile(rf"\b(?:{PERSONAL})\b(?!['’]s\s+(?:true|like))", re.IGNORECASE)
 _OPENS = re.compile(r"^\W*(who|what|which)\b", re.IGNORECASE)

@@ -21,8 +21,7 @@ from langgraph_convcoa.text.questions import (
 from langgraph_convcoa.text.terms import may_be_name
 from langgraph_convcoa.text.words import STOP_WORDS, content_words
 
-ROOT_SHARE = 0.5
-"""Weight of the first letters of a long stem, as a share of the stem's weight."""
+ROOT_SHARE = 0.5  # Weight of the first letters of a long stem, as a share of the stem's weight.
 HISTORY_WEIGHT = 0.6
 """Weight of the previous turn in the vector of a question that depends on it, as in the retriever's conversation state."""
 

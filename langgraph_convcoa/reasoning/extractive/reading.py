@@ -14,10 +14,8 @@ from langchain_core.documents import Document
 
 from langgraph_convcoa.text.words import CJK, ENDED, LIST_MARK, content_words, sentences, stem
 
-MAX_SENTENCE = 80
-"""Maximum number of tokens of a sentence. A longer one is cut into pieces."""
-ROOT = 5
-"""A long stem is also compared by this many first letters."""
+MAX_SENTENCE = 80  # Maximum number of tokens of a sentence. A longer one is cut into pieces.
+ROOT = 5  # A long stem is also compared by this many first letters.
 _HEADING_WORDS = 12
 _KEPT_CHARACTERS = 500_000
 _VERBS = """

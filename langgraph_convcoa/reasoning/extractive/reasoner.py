@@ -39,8 +39,7 @@ from langgraph_convcoa.reasoning.extractive.sentence_ranking import (
 )
 from langgraph_convcoa.text.words import CLOSING, STOPS, content_words
 
-NEAREST_WORDS = 25
-"""Words of the nearest passage that are shown if nothing was found."""
+NEAREST_WORDS = 25  # Words of the nearest passage that are shown if nothing was found.
 _GREETS = (
     "hi|hiya|hello|hey|howdy|greetings|good (?:morning|afternoon|evening|day|night)|thx|cheers|bye|goodbye|see you|ok(?:ay)?"
     "|thanks?(?: you| a lot| so much)*|thank you(?: very much| so much)?|great|nice|cool"
@@ -52,10 +51,8 @@ _STOP = re.compile(rf"[{STOPS}][{CLOSING}]*\Z")
 _FULL_STOP = re.compile(rf"\.+(?=[{CLOSING}]*\Z)")
 _ROWS = "rows were found"
 _LONGEST_KEPT = 2_000
-OFF_TOPIC = 0.6
-"""The passage of a further sentence has at least this share of the coverage of the best sentence's passage."""
-MEANT = 0.5
-"""A sentence with this cosine to the question makes up for passages below `min_coverage`."""
+OFF_TOPIC = 0.6  # The passage of a further sentence has at least this share of the coverage of the best sentence's passage.
+MEANT = 0.5  # A sentence with this cosine to the question makes up for passages below `min_coverage`.
 
 
 class ExtractiveReasoner(Reasoner):

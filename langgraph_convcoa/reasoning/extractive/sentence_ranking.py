@@ -17,17 +17,12 @@ from langgraph_convcoa.reasoning.extractive.query import NEEDED, Query, of_kind
 from langgraph_convcoa.reasoning.extractive.reading import ROOT, Token, read_passage, with_roots
 from langgraph_convcoa.reasoning.extractive.weights import SENTENCE_FEATURES, SENTENCE_WEIGHTS, SENTENCE_WEIGHTS_ENCODER
 
-ENCODED = 8
-"""Number of sentences that are encoded: those that match best by their words."""
+ENCODED = 8  # Number of sentences that are encoded: those that match best by their words.
 # These two weights are set by hand, because SQuAD has no conversations.
-LEANING_TYPE_WEIGHT = 2.0
-"""Cost of lacking a word of the wanted kind, for a question that depends on the conversation."""
-REPEATED_WEIGHT = 1.5
-"""Cost of a sentence that the previous answer contains, for a question that depends on the conversation."""
-COMPLETE = 0.99
-"""A sentence with this share of the question's words counts as holding all of them."""
-SHORT = 3
-"""Words of a short question."""
+LEANING_TYPE_WEIGHT = 2.0  # Cost of lacking a word of the wanted kind, for a question that depends on the conversation.
+REPEATED_WEIGHT = 1.5  # Cost of a sentence that the previous answer contains, for a question that depends on the conversation.
+COMPLETE = 0.99  # A sentence with this share of the question's words counts as holding all of them.
+SHORT = 3  # Words of a short question.
 CLOSE, CLOSE_TO_NAME, NEAR_ENOUGH = 0.6, 0.48, 0.3
 """Lowest cosine for a sentence that lacks words of the question: a short one, a short one with a name, a longer one."""
 _TYPE = SENTENCE_FEATURES.index("a word of the wanted type")

@@ -10,9 +10,7 @@ from langgraph_convcoa.retrieval.engine.base import Engine
 from langgraph_convcoa.retrieval.engine.milvus import engine as milvus
 from langgraph_convcoa.retrieval.engine.postgres.engine import PostgresEngine
 
-SCHEMES = ("postgresql", "postgres", *milvus.SCHEMES)
-"""Schemes of engine addresses."""
-
+SCHEMES = ("postgresql", "postgres", *milvus.SCHEMES)  # Schemes of engine addresses.
 _OURS = ("collection", "tenant", "exact", "build_memory")
 _FORM = "postgresql://user@host:5432/database?collection=NAME&tenant=NAME"
 

@@ -16,14 +16,10 @@ from langchain_core.documents import Document
 from langgraph_convcoa.retrieval.documents.split import passage_title
 from langgraph_convcoa.text.words import STOP_WORDS, word_matches
 
-Hashes = npt.NDArray[np.int64]
-"""Hashes of words, names and titles. They are even: the lowest bit is a mark."""
-
+Hashes = npt.NDArray[np.int64]  # Hashes of words, names and titles. They are even: the lowest bit is a mark.
 Numbers = npt.NDArray[np.int64]
 
-LONGEST = 8
-"""Words of the longest name."""
-
+LONGEST = 8  # Words of the longest name.
 _FACTOR = 6364136223846793005
 _MASK = 2**64 - 1
 # The "(film)" of "Ed Wood (film)" is not part of the name in texts.

@@ -21,8 +21,7 @@ from langgraph_convcoa.retrieval.graph.settings import GraphSettings
 
 Mass = npt.NDArray[np.float64]
 
-FIRST = 100
-"""Number of passages from which the walk starts, and from which each step continues."""
+FIRST = 100  # Number of passages from which the walk starts, and from which each step continues.
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,9 +18,7 @@ from langgraph_convcoa.text.clean import clean
 if TYPE_CHECKING:
     from langgraph_convcoa.retrieval.query.model import RetrieverModel
 
-Turn = tuple[str, str]
-"""A question and its answer."""
-
+Turn = tuple[str, str]  # A question and its answer.
 History = Sequence[Turn | Sequence[str] | BaseMessage | Mapping[str, Any]]
 """Earlier turns, oldest first: pairs of question and answer, or messages as LangChain objects or dicts of role and content."""
 

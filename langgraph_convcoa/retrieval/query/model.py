@@ -24,8 +24,7 @@ from langgraph_convcoa.retrieval.query.query_encoder import QueryEncoder
 
 DEFAULT_MODEL = "default"
 UNTRAINED = "untrained"
-MODEL_FOLDER = "model"
-"""Folder of a model that is saved with an index."""
+MODEL_FOLDER = "model"  # Folder of a model that is saved with an index.
 _BESIDE = "index:model"
 
 _FORMAT = "convcoa retriever model"

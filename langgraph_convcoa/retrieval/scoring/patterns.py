@@ -21,9 +21,7 @@ PatternType: TypeAlias = Literal["float32", "int8"]
 PATTERN_TYPES: tuple[PatternType, ...] = get_args(PatternType)
 
 Rows = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_] | None
-"""(n,), True for passages that may be returned; None for all."""
-
+Mask = npt.NDArray[np.bool_] | None  # (n,), True for passages that may be returned; None for all.
 _LARGEST_INT8 = 127
 _ROWS = 4_096
 # A block's products fit one core's cache. int8 products are fast, so their blocks are larger.

@@ -18,9 +18,7 @@ from langgraph_convcoa.retrieval.engine.base import USUAL_LENGTH, StoredPassage,
 from langgraph_convcoa.retrieval.engine.postgres.connections import Rows
 from langgraph_convcoa.retrieval.hybrid.bm25 import saturation
 
-LONGEST_VECTOR = 4_000
-"""Longest vector in an HNSW index of halfvec."""
-
+LONGEST_VECTOR = 4_000  # Longest vector in an HNSW index of halfvec.
 _COLLECTIONS = (
     "CREATE TABLE IF NOT EXISTS convcoa_collections "
     "(name text PRIMARY KEY, version int NOT NULL, dimension int NOT NULL, encoder text NOT NULL)"
