@@ -15,7 +15,7 @@ from typing import NamedTuple
 from langgraph_convcoa.datasets.queries import Dataset, Query
 from langgraph_convcoa.memory.conversation_memory import ConversationMemory
 from langgraph_convcoa.retrieval.progress import Progress, track
-from langgraph_convcoa.text.same_question import SAME_SIMILARITY, words_agree
+from langgraph_convcoa.text.questions import SAME_SIMILARITY, words_agree
 from langgraph_convcoa.text.words import content_words, words
 
 _YEAR = re.compile(r"\b(1[5-9]\d\d|20[0-4]\d)\b")

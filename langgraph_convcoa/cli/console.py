@@ -18,8 +18,7 @@ from rich.status import Status
 from rich.text import Text
 
 from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.text.clean import flat
-from langgraph_convcoa.text.terminal import json_text, one_line, printable
+from langgraph_convcoa.text.clean import flat, json_text, one_line, printable
 
 if TYPE_CHECKING:
     from langgraph_convcoa.errors import ConvCoAError

@@ -24,7 +24,7 @@ from langgraph_convcoa.cli.options import (
     panel,
 )
 from langgraph_convcoa.evaluation.methods.registry import EXTRACTIVE, METHODS, RETRIEVAL_METHODS, check_methods
-from langgraph_convcoa.text.terminal import printable
+from langgraph_convcoa.text.clean import printable
 
 _METHODS = "closed-book,history-aware-rag,ours"
 _asked, _compared, _run = map(panel, ("What is asked and searched", "What is compared", "The run"))

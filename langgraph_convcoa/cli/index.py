@@ -15,7 +15,7 @@ from langgraph_convcoa.cli.console import citation_line, consoles, print_json, w
 from langgraph_convcoa.cli.documents import default_encoder, documents_path, is_engine, is_web, place_of, web_documents
 from langgraph_convcoa.cli.options import AsJson, Graph, MaxMb, NoCache, argument, grouped, named_index, option, proper_text
 from langgraph_convcoa.errors import InputError, one_of, redact
-from langgraph_convcoa.text.terminal import one_line
+from langgraph_convcoa.text.clean import one_line
 
 if TYPE_CHECKING:
     from langchain_core.documents import Document

@@ -15,7 +15,7 @@ from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.storage import ConversationStore, default_store, open_store, thread_name
 from langgraph_convcoa.storage.threads import StoredGraph, thread_as_file
 from langgraph_convcoa.storage.turns import INTERRUPT, OUTPUT_FIELDS, rounds_of
-from langgraph_convcoa.text.terminal import one_line
+from langgraph_convcoa.text.clean import one_line
 
 if TYPE_CHECKING:
     from langgraph.graph import StateGraph

@@ -15,7 +15,7 @@ from langgraph_convcoa.cli.options import AsJson, option
 from langgraph_convcoa.errors import InputError, StoreError
 from langgraph_convcoa.storage import default_store, open_store
 from langgraph_convcoa.storage.threads import Threads, file_as_values, read_thread_file, write_thread_file
-from langgraph_convcoa.text.terminal import one_line
+from langgraph_convcoa.text.clean import one_line
 
 app = typer.Typer(help="List, show, export, import and delete conversations.", no_args_is_help=True, rich_markup_mode="rich")
 

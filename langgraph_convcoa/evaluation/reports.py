@@ -20,7 +20,7 @@ from langgraph_convcoa.evaluation.metrics import MEASURES, Sample, bootstrap_int
 from langgraph_convcoa.evaluation.records import Answered, Costs, Questions, found_gold
 from langgraph_convcoa.evaluation.runs.folder import RunFolder
 from langgraph_convcoa.evaluation.runs.judging import CRITERIA, MOST, Marked, Preference, Verdicts
-from langgraph_convcoa.text.terminal import one_line
+from langgraph_convcoa.text.clean import one_line
 
 _CELL = 200
 _NAMES = {"em": "EM", "f1": "F1", "rouge_l": "ROUGE-L"}

@@ -13,7 +13,7 @@ from typing_extensions import TypedDict
 from langgraph_convcoa.chain import SUPPORTED, ChainItem
 from langgraph_convcoa.memory.conversation_memory import TextVectors
 from langgraph_convcoa.memory.knowledge_set import Citation, Round
-from langgraph_convcoa.text.same_question import LONGEST_COMPARED, SAME_SIMILARITY, words_agree
+from langgraph_convcoa.text.questions import LONGEST_COMPARED, SAME_SIMILARITY, words_agree
 
 SHARE = 3  # At most one in three pieces of fresh evidence is replaced (section 4.2).
 MARGIN = 0.05  # Minimum gain in similarity for an earlier piece to replace a fresh one.

@@ -39,7 +39,7 @@ from langgraph_convcoa.nodes.parts import (
 from langgraph_convcoa.reasoning.base import PlanRequest
 from langgraph_convcoa.state import ActionState, ConvCoAState, Finding, Plan, PlannedNode, empty_reply, node_usage, pairs_of
 from langgraph_convcoa.text.clean import cut_answer, cut_field
-from langgraph_convcoa.text.same_question import words_agree
+from langgraph_convcoa.text.questions import words_agree
 from langgraph_convcoa.text.words import content_words
 
 MODEL_K = 5  # Pieces of evidence for a model to read (Pan et al. 2024b, appendix H).

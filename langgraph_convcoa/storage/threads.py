@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, get_type_hints
 from langgraph_convcoa.errors import InputError, StoreError
 from langgraph_convcoa.storage import FORMAT, ConversationStore, later_format, open_store, storable, thread_name
 from langgraph_convcoa.storage.turns import Turns, config_of, rounds_of, unfinished_question
-from langgraph_convcoa.text.clean import clean_value, flat
-from langgraph_convcoa.text.terminal import json_text, printable
+from langgraph_convcoa.text.clean import clean_value, flat, json_text, printable
 
 if TYPE_CHECKING:
     from langgraph.graph import StateGraph

@@ -1,7 +1,9 @@
-"""Text from outside, made safe for every store and encoder: valid Unicode of bounded length."""
+"""Text from outside, made safe for every store, encoder and terminal: valid Unicode of bounded length."""
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,6 +11,9 @@ LONGEST_ANSWER = 200_000  # Maximum number of characters of an answer. A longer 
 LONGEST_FIELD = 20_000  # Maximum number of characters of any other text of a model, such as a sub-question or a guess.
 DEEPEST = 32  # Maximum number of nested levels in JSON. Deeper values become None.
 _CUT = f" … (cut: an answer has {LONGEST_ANSWER:,} characters at most)"
+# Retrieved text must not steer the terminal: escape sequences, other control characters, changes of writing direction.
+_CONTROL = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+_RAW_IN_JSON = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def clean(text: str) -> str:
@@ -70,3 +75,28 @@ def flat(text: str) -> str:
         'a title [9] another'
     """
     return " ".join(text.split())
+
+
+def printable(text: str) -> str:
+    r"""The text without the characters that control a terminal.
+
+    Example:
+        >>> printable("a\x1b[31mred\x07\nline")
+        'ared\nline'
+    """
+    return _CONTROL.sub("", clean(text))
+
+
+def json_text(value: Any, *, ascii_only: bool = False, indent: int | None = None) -> str:
+    r"""JSON for a terminal or a file: characters that control a terminal are escaped."""
+    text = json.dumps(value, ensure_ascii=ascii_only, indent=indent)
+    return _RAW_IN_JSON.sub(lambda sign: f"\\u{ord(sign[0]):04x}", text)
+
+
+def one_line(text: str, limit: int = 240) -> str:
+    r"""The text on one line, shortened at a word."""
+    line = " ".join(printable(text).split())
+    if len(line) <= limit:
+        return line
+    head = line[:limit]
+    return head.rsplit(" ", 1)[0].rstrip(" ,;:") + "…"

@@ -11,8 +11,6 @@ from typing import NamedTuple
 import Stemmer
 from sentencex import get_sentence_boundaries
 
-from langgraph_convcoa.text.questions import NUMBER_WORDS
-
 CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 """Chinese and Japanese characters, for a character class of a pattern."""
 # Scripts that are written without spaces and with vowel signs that `\w` does not hold: Thai, Lao, Myanmar, Khmer.
@@ -205,6 +203,13 @@ def stem(word: str) -> str:
 
 _CITATION = re.compile(r"\[\d+(?:\s*[,;-]\s*\d+)*\]")
 _LIST_MARK = re.compile(rf"^\s*(?:{LIST_MARK}|[-*•#>]+)(?:\s+|$)")
+_SMALL = (
+    "two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen"
+)
+_TENS = "twenty thirty forty fifty sixty seventy eighty ninety"
+# "one" is left out: it is a pronoun more often than a number.
+NUMBER_WORDS = {word: str(n) for n, word in enumerate(_SMALL.split(), 2)}
+NUMBER_WORDS |= {word: str(10 * n) for n, word in enumerate(_TENS.split(), 2)}  # Number words with their digits.
 _NUMBERS = {stem(word): digits for word, digits in NUMBER_WORDS.items()}
 
 

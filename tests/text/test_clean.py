@@ -9,8 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from langgraph_convcoa.text.citations import CitationFilter, without_marks
-from langgraph_convcoa.text.clean import LONGEST_ANSWER, clean, clean_value, cut_answer, flat
-from langgraph_convcoa.text.terminal import json_text, one_line, printable
+from langgraph_convcoa.text.clean import LONGEST_ANSWER, clean, clean_value, cut_answer, flat, json_text, one_line, printable
 
 ANY = st.text(st.characters(exclude_categories=()))
 STEERING = [

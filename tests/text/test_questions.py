@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langgraph_convcoa.text.same_question import meaning, words_agree
+from langgraph_convcoa.text.questions import meaning, words_agree
 
 SAME = [
     ("When was Acme founded?", "In what year was Acme founded?"),
