@@ -39,7 +39,6 @@ from langgraph_convcoa.verification.verifier import Verifier
 
 NOTHING_FOUND = "The results of the tools hold no answer to this question."  # The answer if no sentence is left.
 _MOST_CHARACTERS = 200_000  # Characters of one tool result, and of one document, that count as evidence.
-_MOST_CORRECTIONS = 2
 _DEPTH = 3  # Lists and mappings inside each other, in an artifact, that are searched for documents.
 
 
@@ -98,7 +97,7 @@ class VerifiedAnswers(AgentMiddleware[VerifiedState, Any, Any]):
         super().__init__()
         if on_unsupported not in ("correct", "mark", "drop"):
             raise InputError(f'on_unsupported must be "correct", "mark" or "drop", not {on_unsupported!r}.')
-        if isinstance(corrections, bool) or corrections not in range(_MOST_CORRECTIONS + 1):
+        if isinstance(corrections, bool) or corrections not in (0, 1, 2):
             raise InputError(f"corrections must be 0, 1 or 2, not {corrections!r}.")
         if threshold is not None and not 0 <= threshold <= 1:
             raise InputError(f"threshold must be between 0 and 1, not {threshold!r}.")

@@ -15,11 +15,10 @@ from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.evaluation.reports import Report, Table, shown
 from langgraph_convcoa.retrieval.documents.load import load_documents
 from langgraph_convcoa.retrieval.documents.split import split_documents, windows
-from langgraph_convcoa.retrieval.encoders.base import DEFAULT_ENCODER, Vectors
+from langgraph_convcoa.retrieval.encoders.base import DEFAULT_ENCODER, Vectors, cores
 from langgraph_convcoa.retrieval.encoders.sentence_transformer import DTYPES, SentenceTransformerEncoder
 from langgraph_convcoa.retrieval.memory_corpus import build_memory
 from langgraph_convcoa.retrieval.progress import Progress, track
-from langgraph_convcoa.retrieval.threads import cores
 
 BASELINE = "sentence-transformers float32"
 

@@ -11,9 +11,7 @@ from langchain_core.tools import BaseTool, StructuredTool
 
 from langgraph_convcoa.retrieval.query.conversation_state import Turn, history_pairs
 
-_NAME = "search_documents"
 _DESCRIPTION = "Search the documents. Takes a question in full sentences; returns the passages that answer it best."
-_NOTHING = "No passage was found."
 
 
 def retriever_tool(retriever: BaseRetriever, name: str | None = None, description: str | None = None) -> BaseTool:
@@ -30,7 +28,7 @@ def retriever_tool(retriever: BaseRetriever, name: str | None = None, descriptio
     return StructuredTool.from_function(
         search,
         asearch,
-        name=name or _NAME,
+        name=name or "search_documents",
         description=description or _DESCRIPTION,
         response_format="content_and_artifact",
     )
@@ -44,4 +42,4 @@ def _earlier_turns(runtime: ToolRuntime | None) -> list[Turn]:
 
 def _as_text(found: Sequence[Document]) -> str:
     passages = (f"id: {one.id}\nsource: {one.metadata.get('source', one.id)}\n{one.page_content}" for one in found)
-    return "\n\n".join(passages) or _NOTHING
+    return "\n\n".join(passages) or "No passage was found."

@@ -17,10 +17,9 @@ from typing import Any
 import numpy as np
 
 from langgraph_convcoa.retrieval.documents.split import windows
-from langgraph_convcoa.retrieval.encoders.base import Vectors
+from langgraph_convcoa.retrieval.encoders.base import Vectors, cores
 from langgraph_convcoa.retrieval.scoring.patterns import Patterns, encode_patterns
 from langgraph_convcoa.retrieval.scoring.topk import search
-from langgraph_convcoa.retrieval.threads import cores
 
 DIMENSION = 384
 SIZES = (1_000_000, 10_000_000, 100_000_000, 1_000_000_000)

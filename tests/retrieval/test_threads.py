@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from langgraph_convcoa.retrieval.threads import cores
+from langgraph_convcoa.retrieval.encoders.base import cores
 
 
 def test_a_search_leaves_the_matrix_library_of_its_process_alone(monkeypatch):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import threading
 from collections.abc import Callable, Hashable, Iterable, Sequence
@@ -179,3 +180,13 @@ def normalised(vectors: npt.ArrayLike, count: int, dimension: int | None, name: 
     lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows, dtype=np.float64))[:, None]
     np.divide(rows, lengths, out=rows, where=lengths > 0)
     return rows
+
+
+def cores() -> int:
+    """The number of computing threads: OMP_NUM_THREADS, as for torch, or the cores of this process."""
+    wanted = os.environ.get("OMP_NUM_THREADS", "")
+    if wanted.isdecimal() and int(wanted) > 0:
+        return int(wanted)
+    # Missing on some systems.
+    allowed: Callable[[int], set[int]] | None = getattr(os, "sched_getaffinity", None)
+    return len(allowed(0)) if allowed is not None else os.cpu_count() or 1

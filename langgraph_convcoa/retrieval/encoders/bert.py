@@ -19,8 +19,7 @@ from safetensors import safe_open
 
 from langgraph_convcoa.errors import RetrievalError, first_line
 from langgraph_convcoa.retrieval.array_file import mapped_tensors
-from langgraph_convcoa.retrieval.encoders.base import DEFAULT_ENCODER, RecentValues, Vectors
-from langgraph_convcoa.retrieval.threads import cores
+from langgraph_convcoa.retrieval.encoders.base import DEFAULT_ENCODER, RecentValues, Vectors, cores
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession

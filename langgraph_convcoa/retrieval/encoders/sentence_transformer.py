@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 import numpy as np
 
 from langgraph_convcoa.errors import InputError, RetrievalError, check_least, first_line, one_of
-from langgraph_convcoa.retrieval.encoders.base import DEFAULT_ENCODER, Encoder, Vectors, normalised
+from langgraph_convcoa.retrieval.encoders.base import DEFAULT_ENCODER, Encoder, Vectors, cores, normalised
 from langgraph_convcoa.retrieval.encoders.bert import DEFAULT_NAMES, Bert, bert_of, resolved, snapshot
-from langgraph_convcoa.retrieval.threads import cores
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer

@@ -23,11 +23,10 @@ from langchain_core.documents import Document
 from langgraph_convcoa.errors import ConvCoAError, InputError, RetrievalError, first_line, redact
 from langgraph_convcoa.retrieval.changes import Committed, batches_of, select
 from langgraph_convcoa.retrieval.editing import checked_documents
-from langgraph_convcoa.retrieval.encoders.base import Encoder
+from langgraph_convcoa.retrieval.encoders.base import Encoder, cores
 from langgraph_convcoa.retrieval.encoders.cache import PatternCache
 from langgraph_convcoa.retrieval.engine.base import Engine, StoredPassage, checked_document, stored_passages
 from langgraph_convcoa.retrieval.progress import Progress, track
-from langgraph_convcoa.retrieval.threads import cores
 
 # Most encoded batches that wait to be written.
 _AHEAD = 4

@@ -16,10 +16,9 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from langgraph_convcoa.errors import RetrievalError, first_line
-from langgraph_convcoa.retrieval.encoders.base import Vectors, normalised
+from langgraph_convcoa.retrieval.encoders.base import Vectors, cores, normalised
 from langgraph_convcoa.retrieval.encoders.bert import Array, OnnxBert, bert_of
 from langgraph_convcoa.retrieval.query.query_text import QueryText, Reading
-from langgraph_convcoa.retrieval.threads import cores
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -12,8 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from langgraph_convcoa.errors import InputError, RetrievalError
-from langgraph_convcoa.retrieval.encoders.base import Vectors
-from langgraph_convcoa.retrieval.threads import cores
+from langgraph_convcoa.retrieval.encoders.base import Vectors, cores
 
 PatternType: TypeAlias = Literal["float32", "int8"]
 """The type of stored patterns. int8 patterns are rounded once, when they are stored. The search over them is exact."""

@@ -13,9 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from langgraph_convcoa.errors import InputError, RetrievalError
-from langgraph_convcoa.retrieval.encoders.base import Vectors
+from langgraph_convcoa.retrieval.encoders.base import Vectors, cores
 from langgraph_convcoa.retrieval.scoring.patterns import Each, Mask, Patterns, Rows, first_pass
-from langgraph_convcoa.retrieval.threads import cores
 
 _QUERIES = 64
 # Below this many numbers in the patterns, a second thread takes longer to start than to work.
