@@ -3,7 +3,6 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-import threading
 from typing import Any
 
 import httpx
@@ -14,7 +13,7 @@ from langgraph_convcoa import build_graph
 from langgraph_convcoa.actions.base import ActionRequest
 from langgraph_convcoa.actions.runner import ActionError, ActionRunner, as_evidence, is_transient, reason_of
 from langgraph_convcoa.errors import InputError
-from tests.bounds import joined
+from tests.bounds import run_in_threads
 from tests.fakes import WaitingAction
 
 REQUEST = ActionRequest(question="When?", sub_question="When was sparsemax introduced?", guess_answer="In 2016.")
@@ -67,10 +66,7 @@ def test_plain_callers_share_one_loop() -> None:
             return []
 
     runner = ActionRunner([Looping("a")])
-    threads = [threading.Thread(target=runner.run, args=("a", REQUEST), kwargs=LIMITS, daemon=True) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    joined(threads)
+    run_in_threads([lambda: runner.run("a", REQUEST, **LIMITS)] * 4)
     assert len(set(loops)) == 1
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-import threading
 from contextlib import closing
 from pathlib import Path
 
@@ -12,7 +11,7 @@ import pytest
 from langgraph_convcoa.actions.web import pages as web_cache
 from langgraph_convcoa.actions.web.pages import WebCache
 from langgraph_convcoa.errors import RetrievalError
-from tests.bounds import joined
+from tests.bounds import run_in_threads
 
 
 class Clock:
@@ -110,9 +109,6 @@ def test_threads_share_a_cache(tmp_path: Path) -> None:
         for i in range(20):
             cache.put(f"{n} {i}", i, 60)
 
-    threads = [threading.Thread(target=work, args=(n,), daemon=True) for n in range(4)]
-    for thread in threads:
-        thread.start()
-    joined(threads)
+    run_in_threads(lambda n=n: work(n) for n in range(4))
     fresh = WebCache(tmp_path / "web.sqlite")
     assert [fresh.get(f"{n} {i}") for n in range(4) for i in range(20)] == list(range(20)) * 4

@@ -1,5 +1,4 @@
 import sqlite3
-import threading
 
 import numpy as np
 import pytest
@@ -12,7 +11,7 @@ from langgraph_convcoa.retrieval.index.index import Index, open_or_create
 from langgraph_convcoa.retrieval.index.writer import BLOCK_ROWS
 from langgraph_convcoa.retrieval.memory_corpus import build_memory
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
-from tests.bounds import joined
+from tests.bounds import run_in_threads
 from tests.retrieval.conftest import BagOfWords, put
 
 LONG = "Apples grow on trees. Pears fall down. Plums rot fast. Figs are sweet."
@@ -280,10 +279,7 @@ def test_threads_of_one_object_take_turns(index, small):
         except RetrievalError as error:
             errors.append(error)
 
-    threads = [threading.Thread(target=work, args=(100 * n,), daemon=True) for n in range(4)]
-    for thread in threads:
-        thread.start()
-    joined(threads)
+    run_in_threads(lambda n=n: work(100 * n) for n in range(4))
     assert errors == []
     assert len(index) == 20
     index.verify()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 
 from langgraph_convcoa.retrieval.engine.postgres.connections import _MOST, Connections, Rows
-from tests.bounds import joined
+from tests.bounds import run_in_threads
 
 
 def test_after_a_restart_of_the_server_no_kept_connection_costs_a_question(pgvector, connection):
@@ -16,10 +16,7 @@ def test_after_a_restart_of_the_server_no_kept_connection_costs_a_question(pgvec
         found.append(cursor.execute("SELECT pg_backend_pid()").fetchall()[0][0])
         together.wait()
 
-    threads = [threading.Thread(target=connections.run, args=(ask,), daemon=True) for _ in range(_MOST)]
-    for thread in threads:
-        thread.start()
-    joined(threads)
+    run_in_threads([lambda: connections.run(ask)] * _MOST)
     assert len({*found}) == len(connections._kept) == _MOST
     for process in found:
         connection.execute("SELECT pg_terminate_backend(%s, 5000)", [process])
