@@ -16,7 +16,7 @@ from langgraph_convcoa.cli.documents import place_of
 from langgraph_convcoa.cli.options import INDEX_VARIABLE
 from langgraph_convcoa.cli.serve import ServeOptions, _collections
 from tests import ROOT
-from tests.cli.commands import convcoa, error_of
+from tests.cli.commands import asked_of, convcoa, error_of
 from tests.fake_encoder import WordEncoder
 from tests.memory_engine import MemoryEngine
 
@@ -62,18 +62,12 @@ def test_documents_are_loaded_and_only_what_has_changed_is_encoded_again(
     assert result.stdout == f"{place}: 0 documents added, 0 updated, 3 unchanged; 0 passages written, 3 there\n"
 
 
-@pytest.mark.parametrize("what", ["search", "ask", "docs", "chat", "search-named", "ask-named"])
+@pytest.mark.parametrize("what", ["search", "ask", "docs", "chat", "search named", "ask named"])
 def test_an_engine_stands_where_an_index_stands(loaded: MemoryEngine, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
-    if what.endswith("-named"):
+    command, _, named = what.partition(" ")
+    if named:
         monkeypatch.setenv(INDEX_VARIABLE, ADDRESS)
-    result = {
-        "search": lambda: convcoa("search", ADDRESS, QUESTION, "--json"),
-        "ask": lambda: convcoa("ask", QUESTION, "--index", ADDRESS, "--json"),
-        "docs": lambda: convcoa("ask", QUESTION, "--docs", ADDRESS, "--json"),
-        "chat": lambda: convcoa("chat", "--index", ADDRESS, "--json", input=QUESTION),
-        "search-named": lambda: convcoa("search", QUESTION, "--json"),
-        "ask-named": lambda: convcoa("ask", QUESTION, "--json"),
-    }[what]()
+    result = convcoa(command, QUESTION, "--json") if named else asked_of(ADDRESS, QUESTION, what)
     assert result.exit_code == 0, result.output
     assert "Martins" in result.stdout
     assert PASSWORD not in result.output

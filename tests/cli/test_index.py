@@ -12,7 +12,7 @@ from langgraph_convcoa.retrieval.corpus import read
 from langgraph_convcoa.retrieval.encoders.embeddings import EmbeddingsEncoder
 from langgraph_convcoa.retrieval.index.index import Index, open_or_create
 from tests.actions.web.site import Served, Site, article
-from tests.cli.commands import convcoa, error_of
+from tests.cli.commands import asked_of, convcoa, error_of
 from tests.fake_encoder import WordEncoder
 
 pytestmark = pytest.mark.usefixtures("encoder")
@@ -67,13 +67,7 @@ def test_an_index_of_mostly_replaced_documents_is_compacted(docs: Path, made: Pa
 def test_an_index_stands_where_documents_stand(made: Path, docs: Path, encoder: WordEncoder, what: str) -> None:
     (docs / "sparsemax.txt").unlink()
     encoder.encoded.clear()
-    question = "Who introduced sparsemax?"
-    result = {
-        "search": lambda: convcoa("search", made, question, "--json"),
-        "ask": lambda: convcoa("ask", question, "--index", made, "--json"),
-        "docs": lambda: convcoa("ask", question, "--docs", made, "--json"),
-        "chat": lambda: convcoa("chat", "--index", made, "--json", input=question),
-    }[what]()
+    result = asked_of(made, "Who introduced sparsemax?", what)
     assert result.exit_code == 0, result.output
     assert "Martins" in result.stdout
     # The passages with their titles are; to judge an answer, some are encoded again without.
