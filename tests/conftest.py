@@ -2,7 +2,7 @@
 
 Shared doubles, to be used before a new one is written:
     tests/fakes.py          `ScriptedModel` (the model) and its replies `plan`, `node`, `direct`, `corrections`;
-                            `KeywordRetriever`, `FixedRetriever`, `WaitingAction`; `chain_item`;
+                            `KeywordRetriever`, `FixedRetriever`, `WaitingAction`, `WebAction`; `chain_item`;
                             `turn(graph, inputs, asynchronous=, streamed=)` runs a turn;
                             `decided_by(response, reviews)` reads a person's decisions
     tests/fake_encoder.py   `WordEncoder` (the encoder)

@@ -215,3 +215,15 @@ class WaitingAction:
             raise self.error
         text = f"{request.sub_question.rstrip('?')}: {request.guess_answer or 'Fact.'}"
         return [Document(text, id=f"{self.name}-{request.sub_question}")]
+
+
+class WebAction(WaitingAction):
+    """Finds what it is to find in a deeper look only."""
+
+    def __init__(self, name: str, deeper: str) -> None:
+        super().__init__(name, deepens=True)
+        self.deeper = deeper
+
+    async def retrieve(self, request: ActionRequest) -> list[Document]:
+        self.requests.append(request)
+        return [Document("Only a snippet." if request.depth == 1 else self.deeper, id=f"depth-{request.depth}")]

@@ -21,7 +21,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph_convcoa import ChatModelReasoner, ConvCoAContext, build_graph
 from langgraph_convcoa.errors import ConvCoAError, InputError, ModelError
 from tests import ROOT
-from tests.fakes import WORDS, KeywordRetriever, ScriptedModel, WaitingAction, corrections, direct, node, plan, turn
+from tests.fakes import WORDS, KeywordRetriever, ScriptedModel, WaitingAction, WebAction, corrections, direct, node, plan, turn
 
 HOPFIELD = "John Hopfield described the Hopfield network in 1982."
 SPARSEMAX = "Sparsemax was introduced by Martins and Astudillo in 2016."
@@ -38,9 +38,7 @@ def thread(name: str = "a") -> dict[str, Any]:
 
 def two_guesses(final: str = "") -> str:
     return plan(
-        node("When was the Hopfield network described?", HOPFIELD),
-        node("Who introduced sparsemax?", SPARSEMAX),
-        final=final,
+        node("When was the Hopfield network described?", HOPFIELD), node("Who introduced sparsemax?", SPARSEMAX), final=final
     )
 
 
@@ -353,13 +351,7 @@ async def test_actions_run_side_by_side_within_the_bound(asynchronous: bool) -> 
 
 
 def test_what_failed_goes_back_once_to_an_action_that_looks_deeper() -> None:
-    class Web(WaitingAction):
-        async def retrieve(self, request: Any) -> list[Document]:
-            self.requests.append(request)
-            text = "Only a snippet." if request.depth == 1 else SPARSEMAX
-            return [Document(text, id=f"depth-{request.depth}")]
-
-    web = Web("web", deepens=True)
+    web = WebAction("web", SPARSEMAX)
     chain = plan(node("Who introduced sparsemax?", SPARSEMAX, action="web"), final=SPARSEMAX)
     out = compiled(ScriptedModel(replies=[chain]), retriever=None, actions=[web]).invoke({"question": "Who?"})
     assert [request.depth for request in web.requests] == [1, 2]

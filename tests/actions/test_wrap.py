@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.runnables import RunnableLambda
-from langchain_core.tools import tool
 from langchain_core.vectorstores import InMemoryVectorStore
 
 from langgraph_convcoa.actions.base import GivenAction
@@ -15,13 +14,8 @@ from langgraph_convcoa.actions.knowledge import KnowledgeRetrieval
 from langgraph_convcoa.actions.runner import as_actions
 from langgraph_convcoa.actions.tool import ToolAction
 from langgraph_convcoa.errors import InputError
+from tests.actions.test_tool import population
 from tests.fakes import KeywordRetriever, WaitingAction
-
-
-@tool
-def population(city: str) -> str:
-    """The population of a city."""
-    return f"{city} has 9 million inhabitants."
 
 
 class WikiSearch(KeywordRetriever):

@@ -18,7 +18,7 @@ from langgraph_convcoa import ConvCoAContext, build_graph
 from langgraph_convcoa.actions.base import ActionInputError
 from langgraph_convcoa.actions.tables.action import DataAnalysis
 from langgraph_convcoa.errors import InputError
-from tests.fakes import KeywordRetriever, ScriptedModel, WaitingAction, corrections, direct, node, plan, turn
+from tests.fakes import KeywordRetriever, ScriptedModel, WaitingAction, WebAction, corrections, direct, node, plan, turn
 
 HOPFIELD = "John Hopfield described the Hopfield network in 1982."
 SPARSEMAX = "Sparsemax was introduced by Martins and Astudillo in 2016."
@@ -77,9 +77,8 @@ async def test_approvals_of_everything_change_nothing_and_repeat_no_call(asynchr
     out = await run(Command(resume={"decisions": [YES, YES]}))
     assert [request["name"] for request in asked(out)] == ["answer"]
     out = await run(Command(resume={"decisions": [YES]}))
-    assert [out[key] for key in ("answer", "citations", "chain")] == [
-        expected[key] for key in ("answer", "citations", "chain")
-    ]
+    keys = ("answer", "citations", "chain")
+    assert [out[key] for key in keys] == [expected[key] for key in keys]
     assert len(model.prompts) == out["usage"]["llm_calls"] == 1
 
 
@@ -271,13 +270,7 @@ def test_a_repaired_input_is_approved_again() -> None:
 
 @pytest.mark.parametrize(("decision", "depths", "status"), [(YES, [1, 2], "kept"), (NO, [1], "unsupported")])
 def test_a_deeper_look_is_approved_again(decision: dict[str, Any], depths: list[int], status: str) -> None:
-    class Web(WaitingAction):
-        async def retrieve(self, request: Any) -> list[Document]:
-            self.requests.append(request)
-            text = "Only a snippet." if request.depth == 1 else SPARSEMAX
-            return [Document(text, id=f"depth-{request.depth}")]
-
-    web = Web("web", deepens=True)
+    web = WebAction("web", SPARSEMAX)
     graph, _ = compiled(
         plan(node("Who introduced sparsemax?", SPARSEMAX, action="web"), final=SPARSEMAX),
         corrections("", supported=False, final="I found nothing."),

@@ -17,7 +17,7 @@ from langchain_core.outputs import ChatGeneration
 from langgraph_convcoa.errors import ModelError
 from langgraph_convcoa.evaluation.runs.folder import ReplyCache, ReplyCacheError, keep_replies
 from langgraph_convcoa.evaluation.runs.run import Meter
-from langgraph_convcoa.reasoning.models import load_chat_model
+from tests.evaluation.runs.fakes import model_of
 from tests.openai_server import OpenAIServer, Reply, prompt_of
 
 
@@ -26,10 +26,6 @@ def cache(tmp_path: Path) -> Any:
     opened = ReplyCache(tmp_path / "replies.sqlite")
     yield opened
     opened.close()
-
-
-def model_of(server: OpenAIServer, **settings: Any) -> Any:
-    return load_chat_model("test", base_url=server.base_url, **settings)
 
 
 def test_a_model_in_wrappers_is_refused(cache: ReplyCache) -> None:
@@ -102,7 +98,7 @@ def test_tool_calls_and_what_providers_add_survive(cache: ReplyCache) -> None:
 def test_failures_are_not_kept(cache: ReplyCache) -> None:
     replies = [Reply("no", status=500), "yes"]
     with OpenAIServer(list(replies)) as server:
-        model = keep_replies(model_of(server, max_retries=0), cache)
+        model = keep_replies(model_of(server), cache)
         with pytest.raises(Exception, match="no"):
             model.invoke("a")
         assert model.invoke("a").text == "yes"
