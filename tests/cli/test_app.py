@@ -89,9 +89,8 @@ def test_a_store_in_a_missing_folder_and_a_locked_store(docs: Path, tmp_path: Pa
     monkeypatch.setattr("langgraph_convcoa.storage.sqlite.WAIT_SECONDS", 0.05)
     other = sqlite3.connect(tmp_path / "busy.sqlite")
     other.execute("BEGIN EXCLUSIVE")
-    assert "in use by another program" in error_of(
-        convcoa("ask", "When?", "--docs", docs, "--store", tmp_path / "busy.sqlite")
-    )
+    told = error_of(convcoa("ask", "When?", "--docs", docs, "--store", tmp_path / "busy.sqlite"))
+    assert "in use by another program" in told
     other.close()
 
 
@@ -122,19 +121,13 @@ def test_the_web_without_its_extra_is_refused_before_anything_is_encoded(
     assert encoder.encoded == []
 
 
-@pytest.mark.parametrize(
-    ("package", "extra", "arguments"),
-    [
-        ("accelerate", "train", ["train", "nowhere", "--out", "model"]),
-        ("tensorboard", "train", ["train", "nowhere", "--out", "model", "--logs", "logs"]),
-    ],
-)
+@pytest.mark.parametrize(("package", "more"), [("accelerate", []), ("tensorboard", ["--logs", "logs"])])
 def test_a_missing_package_is_told_before_any_work(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, package: str, extra: str, arguments: list[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, package: str, more: list[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(sys.modules, package, None)
-    assert f"langgraph-convcoa[{extra}]" in error_of(convcoa(*arguments))
+    assert "langgraph-convcoa[train]" in error_of(convcoa("train", "nowhere", "--out", "model", *more))
 
 
 def test_documents_that_cannot_be_read(tmp_path: Path) -> None:

@@ -63,26 +63,20 @@ def test_a_model_from_folders(folder: Path, flags: tuple[str, ...], parts: list[
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["talks", "--head", "--distil-only"], "leave out --head"),
-        (["talks", "--start", "nothing"], "holds no model"),
-        (["talks", "--head", "--start", "nothing"], "leave out --head"),
-        (["single", "--head"], "name at least one folder"),
-        (["missing"], "does not exist"),
-        (["bad"], "queries.jsonl, line 1"),
-        (["untitled"], "without a title"),
+        (["talks", "--head", "--distil-only"], "leave out --head"), (["talks", "--start", "nothing"], "holds no model"),
+        (["talks", "--head", "--start", "nothing"], "leave out --head"), (["single", "--head"], "name at least one folder"),
+        (["missing"], "does not exist"), (["bad"], "queries.jsonl, line 1"), (["untitled"], "without a title"),
         (["talks", "--device", "nowhere"], "--device nowhere cannot be used"),
         (["talks", "--out", "talks/queries.jsonl/model"], "cannot be written"),
         (["talks", "--out", "."], "name a folder inside it"),
     ],
-)
+)  # fmt: skip
 def test_bad_input_is_one_line_before_anything_is_trained(
     folder: Path, arguments: list[str], message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, rows, passages in (
-        ("bad", [{"id": "q", "question": "who", "gold": ["nowhere"], "history": [["a", "b"]]}], [{"id": "p", "text": "a"}]),
-        ("untitled", [{"id": "q", "question": "who", "gold": ["p"]}], [{"id": "p", "text": "a"}]),
-    ):
-        write_dataset(folder / name, rows, passages)
+    row = {"id": "q", "question": "who", "gold": ["p"]}
+    write_dataset(folder / "bad", [row | {"gold": ["nowhere"], "history": [["a", "b"]]}], [{"id": "p", "text": "a"}])
+    write_dataset(folder / "untitled", [row], [{"id": "p", "text": "a"}])
     monkeypatch.chdir(folder)
     # What is named last counts.
     result = run(folder, "--out", str(folder / "model"), *arguments)

@@ -194,8 +194,7 @@ def retrieval_tasks(tmp_path):
     write_rows(folder / "clapnq_questions.jsonl", [both, {"_id": "2c<::>3", "text": "|user|: Not judged?"}])
     write_rows(folder / "clapnq_rewrite.jsonl", [{"_id": "2c<::>2", "text": "|user|: When was Ada born?"}])
     write_rows(folder / "clapnq.jsonl", [{"_id": "8-0-4", "title": "Ada", "text": "Born in 1815."}, {"_id": "9", "text": "x"}])
-    (folder / "qrels").mkdir()
-    (folder / "qrels" / "dev.tsv").write_text("query-id\tcorpus-id\tscore\n2c<::>2\t8-0-4\t1\n2c<::>2\t9\t0\n")
+    write_rows(folder / "qrels" / "dev.tsv", "query-id\tcorpus-id\tscore\n2c<::>2\t8-0-4\t1\n2c<::>2\t9\t0\n")
     return folder
 
 
@@ -210,14 +209,11 @@ def test_mtrag_retrieval_tasks(retrieval_tasks):
 def test_the_form_of_beir(tmp_path):
     write_rows(tmp_path / "queries.jsonl", [{"_id": "1", "text": "Who?"}])
     write_rows(tmp_path / "corpus.jsonl", [{"_id": "d", "title": "", "text": "Ada."}])
-    (tmp_path / "qrels").mkdir()
-    (tmp_path / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\n1\td\tone\n")
-    with pytest.raises(InputError, match=r"test\.tsv, line 2: `score`"):
-        load_dataset(tmp_path)
-    (tmp_path / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\n1\td\n")
-    with pytest.raises(InputError, match=r"test\.tsv, line 2: 2 fields"):
-        load_dataset(tmp_path)
-    (tmp_path / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\n1\td\t1\n")
+    for row, message in (("1\td\tone", "`score`"), ("1\td", "2 fields")):
+        write_rows(tmp_path / "qrels" / "test.tsv", f"query-id\tcorpus-id\tscore\n{row}\n")
+        with pytest.raises(InputError, match=rf"test\.tsv, line 2: {message}"):
+            load_dataset(tmp_path)
+    write_rows(tmp_path / "qrels" / "test.tsv", "query-id\tcorpus-id\tscore\n1\td\t1\n")
     assert load_dataset(tmp_path).queries[0].gold == ("d",)
 
 

@@ -119,10 +119,8 @@ def test_a_prompt_that_shows_a_part_of_the_evidence_numbers_it_without_gaps() ->
 
 def test_sentences_to_confirm_are_shown_in_their_answer_with_the_nearest_evidence() -> None:
     ours, model = reasoner(corrections("Text 3 it is.", first=2))
-    request = CorrectRequest(
-        "q?", [Unsolved(1, "q?", "Text 3 is it.", ())], evidence=EVIDENCE, draft=["First.", "Text 3 is it."]
-    )
-    found = ours.correct(request)
+    open_ = [Unsolved(1, "q?", "Text 3 is it.", ())]
+    found = ours.correct(CorrectRequest("q?", open_, evidence=EVIDENCE, draft=["First.", "Text 3 is it."]))
     assert [(c.index, c.answer) for c in found.corrections] == [(1, "Text 3 it is.")]
     assert "Answer:\nFirst.\n(2) Text 3 is it." in model.prompts[0]
     assert "\n[2] s3\nText 3." in model.prompts[0]
@@ -131,11 +129,8 @@ def test_sentences_to_confirm_are_shown_in_their_answer_with_the_nearest_evidenc
 
 def test_a_sentence_to_confirm_comes_with_the_evidence_that_it_cites() -> None:
     ours, model = reasoner(corrections("Text 3 it is.", first=2))
-    cited = [EVIDENCE[0]]
-    request = CorrectRequest(
-        "q?", [Unsolved(1, "q?", "Text 3 is it.", cited)], evidence=EVIDENCE, draft=["A.", "Text 3 is it."]
-    )
-    ours.correct(request)
+    open_ = [Unsolved(1, "q?", "Text 3 is it.", [EVIDENCE[0]])]
+    ours.correct(CorrectRequest("q?", open_, evidence=EVIDENCE, draft=["A.", "Text 3 is it."]))
     assert "[1] s0\nText 0." in model.prompts[0]
     assert "\n[2] s3\nText 3." in model.prompts[0], "and what is nearest"
     assert model.prompts[0].count("Text ") == 3

@@ -56,10 +56,11 @@ def asked(id_: str, question: str, *history: tuple[str, str]) -> Query:
     return Query(id_, question, history)
 
 
-def test_own_answers_take_the_place_of_gold_ones() -> None:
-    first, second = asked("1", "Who?"), asked("2", "Why?", ("Who?", "gold 1"))
-    third = asked("3", "When?", ("Who?", "gold 1"), ("why? ", "gold 2"))
-    assert own_history(third, [first, second], {"1": "own 1", "2": "own 2"}) == (("Who?", "own 1"), ("why? ", "own 2"))
+@pytest.mark.parametrize(("one", "two"), [("Who?", "why? "), ("Why?", "Why?")], ids=["other words", "the same words twice"])
+def test_own_answers_take_the_place_of_gold_ones(one: str, two: str) -> None:
+    first, second = asked("1", one), asked("2", "Why?", (one, "gold 1"))
+    third = asked("3", "When?", (one, "gold 1"), (two, "gold 2"))
+    assert own_history(third, [first, second], {"1": "own 1", "2": "own 2"}) == ((one, "own 1"), (two, "own 2"))
 
 
 def test_what_was_not_asked_in_the_run_stays_as_it_is_told() -> None:
@@ -67,12 +68,6 @@ def test_what_was_not_asked_in_the_run_stays_as_it_is_told() -> None:
     third = asked("3", "When?", ("Hello?", "Hi."), ("Why?", "gold"))
     assert own_history(second, [], {}) == (("Hello?", "Hi."),)
     assert own_history(third, [second], {"2": "own"}) == (("Hello?", "Hi."), ("Why?", "own"))
-
-
-def test_the_same_words_asked_twice_get_their_own_answers() -> None:
-    first, second = asked("1", "Why?"), asked("2", "Why?", ("Why?", "a"))
-    third = asked("3", "So?", ("Why?", "a"), ("Why?", "b"))
-    assert own_history(third, [first, second], {"1": "own 1", "2": "own 2"}) == (("Why?", "own 1"), ("Why?", "own 2"))
 
 
 def test_a_window_of_the_history_stays_a_window_and_a_failed_turn_is_left_out() -> None:

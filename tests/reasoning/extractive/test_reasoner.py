@@ -12,14 +12,7 @@ from numpy.typing import NDArray
 
 from langgraph_convcoa.chain import ChainItem, Status
 from langgraph_convcoa.graph import build_graph
-from langgraph_convcoa.reasoning.base import (
-    Correction,
-    CorrectRequest,
-    History,
-    PlanRequest,
-    Reasoner,
-    Unsolved,
-)
+from langgraph_convcoa.reasoning.base import Correction, CorrectRequest, History, PlanRequest, Reasoner, Unsolved
 from langgraph_convcoa.reasoning.extractive.query import Query, make_query, stands_alone
 from langgraph_convcoa.reasoning.extractive.quotes import choose_quotes
 from langgraph_convcoa.reasoning.extractive.reading import count_words
@@ -54,11 +47,8 @@ def correct(
 def answer(
     question: str, chain: Sequence[ChainItem], evidence: Sequence[Document], history: History = (), words: int = 60
 ) -> str:
-    return (
-        ExtractiveReasoner(max_words=words)
-        .correct(CorrectRequest(question, (), question, chain, evidence, history=history))
-        .answer
-    )
+    request = CorrectRequest(question, (), question, chain, evidence, history=history)
+    return ExtractiveReasoner(max_words=words).correct(request).answer
 
 
 # plan -----------------------------------------------------------------------------------------------------------------
@@ -81,12 +71,10 @@ def test_an_action_that_fits_clearly_better_is_chosen() -> None:
 @pytest.mark.parametrize(
     ("question", "alone"),
     [
-        ("When was it?", False),
-        ("And the other?", False),
-        ("What are the symptoms?", False),
+        ("When was it?", False), ("And the other?", False), ("What are the symptoms?", False),
         ("Who introduced sparsemax?", True),
     ],
-)
+)  # fmt: skip
 def test_a_question_that_leans_on_the_conversation_is_looked_up_with_it(question: str, alone: bool) -> None:
     assert stands_alone(question) is alone
     assert ExtractiveReasoner().plan(PlanRequest(question, ACTIONS)).self_contained is alone
@@ -114,11 +102,7 @@ def test_small_talk_in_a_turn_has_no_citations() -> None:
 
 
 def test_a_turn_about_an_unknown_name_is_unsupported_and_names_the_nearest_passage() -> None:
-    out = (
-        build_graph(retriever=FixedRetriever(found=[HOPFIELD, BM25]))
-        .compile()
-        .invoke({"question": "Who introduced Hopfax networks?"})
-    )
+    out = build_graph(retriever=FOUND).compile().invoke({"question": "Who introduced Hopfax networks?"})
     assert out["answer"].startswith(f"{NOTHING} The nearest passage is “")
     assert [citation["id"] for citation in out["citations"]] == ["hopfield"]
     assert [(item["status"], item["reason"]) for item in out["chain"]] == [("unsupported", "no passage holds “Hopfax”")]
@@ -134,15 +118,12 @@ def test_the_best_sentence_is_the_answer() -> None:
     assert found.reason == "best matching sentence of Hopfield network"
 
 
-def test_a_follow_up_gets_the_sentence_with_the_date() -> None:
-    history = [("Who introduced the Hopfield network?", "The Hopfield network was introduced by John Hopfield [1].")]
-    found = correct("When was it published?", [HOPFIELD, BM25], history)
-    assert found.answer == "The paper on it was published in 1982 in a journal."
+INTRODUCED = [("Who introduced the Hopfield network?", "The Hopfield network was introduced by John Hopfield [1].")]
 
 
-def test_a_follow_up_may_use_words_that_no_passage_has() -> None:
-    history = [("Who introduced the Hopfield network?", "The Hopfield network was introduced by John Hopfield [1].")]
-    found = correct("When did it appear?", [HOPFIELD, BM25], history)
+@pytest.mark.parametrize("question", ["When was it published?", "When did it appear?"], ids=["its words", "other words"])
+def test_a_follow_up_gets_the_sentence_with_the_date(question: str) -> None:
+    found = correct(question, [HOPFIELD, BM25], INTRODUCED)
     assert found.answer == "The paper on it was published in 1982 in a journal."
 
 
@@ -165,8 +146,7 @@ def test_without_the_history_the_follow_up_has_no_object() -> None:
     ],
 )
 def test_a_question_about_something_else_is_refused(question: str, reason: str) -> None:
-    history = [("Who introduced the Hopfield network?", "The Hopfield network was introduced by John Hopfield [1].")]
-    found = correct(question, [HOPFIELD, BM25], history)
+    found = correct(question, [HOPFIELD, BM25], INTRODUCED)
     assert (found.supported, found.answer, found.reason) == (False, "", reason)
 
 
@@ -479,13 +459,9 @@ def test_an_answer_keeps_to_its_words(words: int) -> None:
 
 
 SCRIPTS = [
-    "😀🎉 😀",
-    "网络是由约翰提出的。它存储模式。",
-    "الشبكة قدمها جون عام 1982. تخزن الأنماط.",
-    "เครือข่ายเก็บรูปแบบ",
-    "\u202eabc\u202c \x00 \n\n",
-    "",
-]
+    "😀🎉 😀", "网络是由约翰提出的。它存储模式。", "الشبكة قدمها جون عام 1982. تخزن الأنماط.",
+    "เครือข่ายเก็บรูปแบบ", "\u202eabc\u202c \x00 \n\n", "",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("text", SCRIPTS)
@@ -493,9 +469,8 @@ SCRIPTS = [
 def test_every_script_is_read(text: str, question: str) -> None:
     document = Document(text, id="a", metadata={"score": float("nan"), "title": None, "quote": None})
     found = correct(question, [document], [("", ""), ("谁？", "")])
-    said = answer(
-        question, [item(question, "filled" if found.supported else "unsupported", found.answer, [document])], [document]
-    )
+    chain = [item(question, "filled" if found.supported else "unsupported", found.answer, [document])]
+    said = answer(question, chain, [document])
     assert said
     assert count_words(said) <= 65
 
@@ -523,15 +498,10 @@ def test_any_text_is_answered_within_the_words(texts: list[str], question: str, 
 @pytest.mark.parametrize(
     ("question", "kind"),
     [
-        ("In what year was it built?", "date"),
-        ("Who ruled when the city fell?", "person"),
-        ("How many are there?", "number"),
-        ("Whose is it?", "owner"),
-        ("In which city is it?", "place"),
-        ("Why did it fail?", "reason"),
-        ("What is sparsemax?", "thing"),
-        ("什么？", "thing"),
+        ("In what year was it built?", "date"), ("Who ruled when the city fell?", "person"), ("How many are there?", "number"),
+        ("Whose is it?", "owner"), ("In which city is it?", "place"), ("Why did it fail?", "reason"),
+        ("What is sparsemax?", "thing"), ("什么？", "thing"),
     ],
-)
+)  # fmt: skip
 def test_the_kind_of_answer(question: str, kind: str) -> None:
     assert answer_type(question) == kind
