@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
+from langgraph_convcoa.datasets.queries import Dataset, Query
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.evaluation.methods.prompting import Kit
 from langgraph_convcoa.evaluation.methods.registry import METHODS, check_methods, make_method
-from tests.fakes import KeywordRetriever, ScriptedModel
+from langgraph_convcoa.evaluation.retrieval.compare import evaluate_retrieval, evaluate_sources
+from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
+from tests.evaluation.retrieval.test_compare import ASKED, CORPUS, FOLLOW_UP, SHORT
+from tests.fakes import FixedRetriever, KeywordRetriever, ScriptedModel
+from tests.retrieval.conftest import BagOfWords
 
 
 def kit(**settings: object) -> Kit:
@@ -42,3 +49,41 @@ def test_the_names_are_known_before_anything_heavy_is_loaded() -> None:
         "assert 'torch' not in sys.modules and 'langgraph_convcoa.graph' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+ALONE, TALK = Dataset("alone", (ASKED,), CORPUS), Dataset("talk", (ASKED, FOLLOW_UP), CORPUS)
+
+
+@pytest.mark.parametrize(
+    ("method", "data", "message"),
+    [
+        ("rewrite", ALONE, "has a rewrite; leave the method"),
+        ("trained", TALK, "name one that convcoa train made with --model"),
+        ("bm25-dense", TALK, "Unknown retrieval method 'bm25-dense'; known: bm25"),
+        ("peers", TALK, "'peers'; known: .* python -m experiments.peers DATA"),
+        ("lecore-like-hybrid", TALK, "python -m experiments.peers DATA"),
+    ],
+)
+def test_a_method_that_cannot_be_measured_is_refused_before_anything_is_encoded(
+    method: str, data: Dataset, message: str
+) -> None:
+    encoder = BagOfWords()
+    with pytest.raises(InputError, match=message):
+        evaluate_sources([Dataset("first", TALK.queries, CORPUS), data], methods=["question", method], encoder=encoder)
+    assert encoder.passages == encoder.queries == []
+
+
+def oracle(queries: Sequence[Query]) -> list[list[str]]:
+    return [[*query.gold] for query in queries]
+
+
+def test_a_retriever_or_function_of_the_users_own_is_a_method() -> None:
+    own = HopfieldRetriever.from_documents([*CORPUS, SHORT], encoder=BagOfWords(), graph=None)
+    further: dict[str, Any] = {"reversed": FixedRetriever(found=[*reversed(CORPUS)]), "oracle": oracle, "mine": own}
+    options: dict[str, Any] = {"distractors": [SHORT], "encoder": BagOfWords(), "further": further}
+    report = evaluate_retrieval(TALK, methods=["bm25", "reversed", "oracle", "hybrid", "mine"], **options)
+    found = {name: result.metrics["MRR"] for name, result in report.methods.items()}
+    assert (found["reversed"], found["oracle"]) == (pytest.approx(1 / 3), 1.0)
+    # The retriever gets the history as ours does.
+    assert report.methods["mine"].metrics == report.methods["hybrid"].metrics
+    assert [*evaluate_retrieval(TALK, **options).methods][-3:] == ["reversed", "oracle", "mine"]

@@ -7,14 +7,22 @@ import signal
 from pathlib import Path
 from typing import Any
 
+import httpx
+import openai
 import pytest
+from langchain_core.callbacks import CallbackManagerForRetrieverRun
+from langchain_core.documents import Document
+from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import RunnableLambda
 
-from langgraph_convcoa.errors import InputError, ModelError
+from langgraph_convcoa.errors import InputError, ModelError, RetrievalError
 from langgraph_convcoa.evaluation.records import Answered, Outcome, Turn
-from langgraph_convcoa.evaluation.runs.folder import RunFolder, keep_replies
-from langgraph_convcoa.evaluation.runs.run import RunSettings, run_methods
+from langgraph_convcoa.evaluation.runs.folder import ReplyCacheError, RunFolder, keep_replies
+from langgraph_convcoa.evaluation.runs.run import Meter, RunSettings, failure, hopeless, run_methods, unkept
+from langgraph_convcoa.graph import build_graph
+from langgraph_convcoa.reasoning.models import call_error
 from tests.evaluation.runs.fakes import asking, folder, instant, model_of, number_in, questions_of
+from tests.fakes import KeywordRetriever, ScriptedModel, corrections, node, plan
 from tests.openai_server import OpenAIServer, Reply, prompt_of
 
 
@@ -165,3 +173,100 @@ def test_ctrl_c_lets_the_questions_under_way_finish(tmp_path: Path) -> None:
 def test_bad_settings_are_told(bad: dict[str, int]) -> None:
     with pytest.raises(InputError, match="must be at least 1"):
         RunSettings(**bad)
+
+
+class Outer(BaseRetriever):
+    """A retriever that asks another one."""
+
+    inner: Any
+
+    def _get_relevant_documents(self, query: str, *, run_manager: CallbackManagerForRetrieverRun) -> list[Document]:
+        found: list[Document] = self.inner.invoke(query, {"callbacks": run_manager.get_child()})
+        return found
+
+
+async def test_a_turn_of_the_graph_counts_as_the_graph_counts_it() -> None:
+    replies = [
+        "no plan",
+        plan(node("When was sparsemax introduced?", "In 1999."), node("Who wrote on DPR?", "Nobody.")),
+        corrections("In 2016.", "Karpukhin.", final="In 2016 [1]."),
+    ]
+    graph = build_graph(model=ScriptedModel(replies=replies), retriever=KeywordRetriever()).compile()
+    meter = Meter()
+    out = await graph.ainvoke({"question": "When was the network described?"}, {"callbacks": [meter]})
+    costs, usage = meter.costs(), out["usage"]
+    assert (costs.calls, costs.input_tokens, costs.output_tokens) == (3, usage["input_tokens"], usage["output_tokens"])
+    assert costs.retrievals == usage["retrievals"] == 3, "the question itself and two sub-questions"
+
+
+def test_of_retrievers_in_retrievers_the_outermost_counts() -> None:
+    meter = Meter()
+    Outer(inner=Outer(inner=KeywordRetriever())).invoke("sparsemax", {"callbacks": [meter]})
+    assert meter.costs().retrievals == 1
+
+
+def test_a_failed_call_counts() -> None:
+    meter = Meter()
+    with pytest.raises(RuntimeError):
+        ScriptedModel(replies=[RuntimeError("no")]).invoke("some words", {"callbacks": [meter]})
+    assert meter.costs().calls == 1
+    assert meter.costs().input_tokens > 0
+    assert meter.costs().output_tokens == 0
+
+
+REQUEST = httpx.Request("POST", "http://127.0.0.1/v1")
+
+
+def status(code: int) -> openai.APIStatusError:
+    return openai.APIStatusError("sk-secret", response=httpx.Response(code, request=REQUEST), body=None)
+
+
+def wrapped(error: Exception) -> ModelError:
+    """As the graph raises it."""
+    try:
+        raise call_error(error, ScriptedModel()) from error
+    except ModelError as raised:
+        return raised
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (status(401), True),
+        (wrapped(status(403)), True),
+        (status(404), True),
+        (openai.APIConnectionError(request=REQUEST), True),
+        (wrapped(httpx.ConnectError("no")), True),
+        (status(402), True),
+        (wrapped(status(429)), True),
+        (wrapped(status(500)), False),
+        (openai.APITimeoutError(REQUEST), False),
+        (httpx.ConnectTimeout("slow"), False),
+        (ValueError("a method's own"), False),
+    ],
+)
+def test_hopeless(error: Exception, expected: bool) -> None:
+    assert hopeless(error) is expected
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (wrapped(status(429)), "rate limit"),
+        (wrapped(openai.APITimeoutError(REQUEST)), "did not answer in time"),
+        (status(500), "the method failed (500)"),
+        (RetrievalError("the index is\ndamaged"), "the index is damaged"),
+        (ValueError("sk-secret"), "the method failed (ValueError)"),
+    ],
+)
+def test_what_is_said(error: Exception, said: str) -> None:
+    text = failure(error)
+    assert said in text
+    assert "secret" not in text
+    assert "\n" not in text
+
+
+def test_a_reply_that_is_not_kept_is_found_behind_other_errors() -> None:
+    lost = ReplyCacheError("disk full")
+    assert unkept(wrapped(lost)) is lost
+    assert unkept(InputError("x")) is None
