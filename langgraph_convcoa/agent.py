@@ -23,7 +23,7 @@ from langgraph.graph.message import push_message
 from langgraph.types import Command
 
 from langgraph_convcoa.chain import chain_item
-from langgraph_convcoa.errors import InputError, ModelError
+from langgraph_convcoa.errors import InputError, ModelError, one_of
 from langgraph_convcoa.memory.knowledge_set import Citation
 from langgraph_convcoa.nodes.answer import citation_annotations, citation_of
 from langgraph_convcoa.nodes.correct import apply_to_answer
@@ -39,16 +39,17 @@ from langgraph_convcoa.verification.verifier import Verifier
 
 NOTHING_FOUND = "The results of the tools hold no answer to this question."  # The answer if no sentence is left.
 _MOST_CHARACTERS = 200_000  # Characters of one tool result, and of one document, that count as evidence.
-_DEPTH = 3  # Lists and mappings inside each other, in an artifact, that are searched for documents.
 
 
 class VerifiedState(AgentState[Any]):
     """What the middleware adds to the state of an agent, in the form of the graph's output.
 
-    `citations[n - 1]` is cited as [n] in the last answer. `unsupported` holds its sentences that no evidence supports.
+    `citations[n - 1]` is cited as [n] in the last answer. `unsupported` holds its sentences that no evidence supports,
+    `confirmed` those that the verifier refused and the model confirmed.
     """
 
     citations: NotRequired[Annotated[list[Citation], OmitFromInput]]
+    confirmed: NotRequired[Annotated[list[str], OmitFromInput]]
     unsupported: NotRequired[Annotated[list[str], OmitFromInput]]
 
 
@@ -56,9 +57,9 @@ class VerifiedAnswers(AgentMiddleware[VerifiedState, Any, Any]):
     """Verifies each sentence of an agent's answers against the results of its tools, and cites them.
 
     The evidence is all that the tools of the conversation returned: the documents of an artifact, or otherwise the text.
-    Supported sentences get [n], and the message gets LangChain's citation annotations. The agent's model corrects the other
-    sentences in one more call. What no evidence supports then is marked. With `stream_mode="messages"` each sentence appears
-    once it is verified.
+    Supported sentences get [n], and the message gets LangChain's citation annotations. The agent's model corrects or confirms
+    the other sentences in one more call. What is refused then is marked. With `stream_mode="messages"` each sentence appears
+    once it is verified. The verifier makes errors: the default one accepts a quarter of false claims (docs/guides/limits.md).
 
     Messages with tool calls, structured output, and answers without any tool result are not changed; the claims of the latter
     are in `unsupported`. Put it last in the list, so that middleware that retries or replaces the model stays around it.
@@ -95,8 +96,7 @@ class VerifiedAnswers(AgentMiddleware[VerifiedState, Any, Any]):
         mark: str = "(not verified)",
     ) -> None:
         super().__init__()
-        if on_unsupported not in ("correct", "mark", "drop"):
-            raise InputError(f'on_unsupported must be "correct", "mark" or "drop", not {on_unsupported!r}.')
+        one_of("on_unsupported", on_unsupported, ("correct", "mark", "drop"))
         if isinstance(corrections, bool) or corrections not in (0, 1, 2):
             raise InputError(f"corrections must be 0, 1 or 2, not {corrections!r}.")
         if threshold is not None and not 0 <= threshold <= 1:
@@ -116,7 +116,7 @@ class VerifiedAnswers(AgentMiddleware[VerifiedState, Any, Any]):
         answer = _Answer(self, request)
         response = handler(answer.request)
         if not answer.read(response):
-            return _no_answer(response)
+            return _updated(response)
         for _ in range(self.corrections):
             if not (wanted := answer.wanted()):
                 break
@@ -136,7 +136,7 @@ class VerifiedAnswers(AgentMiddleware[VerifiedState, Any, Any]):
         answer = await asyncio.to_thread(_Answer, self, request)
         response = await handler(answer.request)
         if not await asyncio.to_thread(answer.read, response):
-            return _no_answer(response)
+            return _updated(response)
         for _ in range(self.corrections):
             if not (wanted := answer.wanted()):
                 break
@@ -234,9 +234,8 @@ class _Answer:
         if not failed or not self._documents:
             return None
         items = [Unsolved(n, self._question, self._draft[n].plain, []) for n in failed]
-        return CorrectRequest(
-            self._question, items, evidence=self._documents, draft=[sentence.plain for sentence in self._draft]
-        )
+        draft = [sentence.plain for sentence in self._draft]
+        return CorrectRequest(self._question, items, evidence=self._documents, draft=draft)
 
     def correct(self, corrected: Corrected) -> None:
         """Apply the corrections. A sentence without one is removed, as in the graph."""
@@ -256,7 +255,8 @@ class _Answer:
             message, citations = self._verified(message)
         emit({"type": "answer", "unsupported": unsupported, "failure": self.failure})
         changed = ModelResponse([*response.result[:-1], message], response.structured_response)
-        return ExtendedModelResponse(changed, Command(update={"citations": citations, "unsupported": unsupported}))
+        confirmed = [sentence.plain for sentence in self._draft if sentence.plain in self._confirmed]
+        return _updated(changed, citations=citations, unsupported=unsupported, confirmed=confirmed)
 
     def _verified(self, message: AIMessage) -> tuple[AIMessage, list[Citation]]:
         """The message with the verified text, its annotations and marks; and the citations."""
@@ -291,9 +291,9 @@ class _Answer:
         return message.model_copy(update=changed), citations
 
 
-def _no_answer(response: ModelResponse[Any]) -> ExtendedModelResponse[Any]:
-    """The response as it is; in the state nothing is left of an earlier answer."""
-    return ExtendedModelResponse(response, Command(update={"citations": [], "unsupported": []}))
+def _updated(response: ModelResponse[Any], **values: list[Any]) -> ExtendedModelResponse[Any]:
+    """The response with values of `VerifiedState`. The others become empty, so that nothing is left of an earlier answer."""
+    return ExtendedModelResponse(response, Command(update={"citations": [], "unsupported": [], "confirmed": []} | values))
 
 
 class _Watcher(BaseCallbackHandler):
@@ -343,7 +343,7 @@ def _documents_in(artifact: Any, depth: int = 0) -> Iterator[Document]:
         id_, metadata = artifact.get("id"), artifact.get("metadata")
         kept = dict(metadata) if isinstance(metadata, Mapping) else {}
         yield Document(artifact["page_content"], id=None if id_ is None else str(id_), metadata=kept)
-    elif isinstance(artifact, list | tuple | Mapping) and depth < _DEPTH:
+    elif isinstance(artifact, list | tuple | Mapping) and depth < 3:  # Deeper ones are not searched.
         for value in artifact.values() if isinstance(artifact, Mapping) else artifact:
             yield from _documents_in(value, depth + 1)
 

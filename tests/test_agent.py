@@ -150,7 +150,7 @@ def test_what_the_model_confirms_stands_and_is_not_marked():
     output = answer(call(), DRAFT, corrections(FALSE, first=2))
     assert "He was born on Mars" in last(output)
     assert "not verified" not in last(output)
-    assert output["unsupported"] == []
+    assert (output["unsupported"], output["confirmed"]) == ([], [FALSE])
 
 
 def test_a_correction_that_fails_loses_nothing():

@@ -1,4 +1,4 @@
-"""An index that follows its files: equal to one built anew, whatever is added, changed, deleted or broken."""
+"""An index that follows its files: equal to one built rebuilt, whatever is added, changed, deleted or broken."""
 
 from __future__ import annotations
 
@@ -94,9 +94,9 @@ def test_any_sequence_of_changes_leaves_the_index_as_one_built_anew(
                 file.write_text(chance.choice(texts)())
         files.sync(index, small)
         if number % 4 == 0:
-            anew = open_or_create(tmp_path / f"anew{number}", small)
-            put(anew, load_documents(folder, told=lambda _name, _reason: None), small)
-            assert held(index) == held(anew)
+            rebuilt = open_or_create(tmp_path / f"rebuilt{number}", small)
+            put(rebuilt, load_documents(folder, told=lambda _name, _reason: None), small)
+            assert held(index) == held(rebuilt)
     index.verify()
 
 
