@@ -1,4 +1,4 @@
-"""An index that follows its files: equal to one built rebuilt, whatever is added, changed, deleted or broken."""
+"""An index that follows its files equals an index built again, whatever is added, changed, deleted or broken."""
 
 from __future__ import annotations
 
