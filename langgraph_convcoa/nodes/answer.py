@@ -24,8 +24,9 @@ from langgraph_convcoa.memory.evidence import remember_evidence
 from langgraph_convcoa.memory.knowledge_set import Citation, ContextualKnowledgeSet, RoundExtra
 from langgraph_convcoa.nodes.approve import NeededText, Review, arguments, decide
 from langgraph_convcoa.nodes.correct import STANDS_IN
-from langgraph_convcoa.nodes.parts import GraphParts, TurnRuntime, Update, emit, merge_findings, show
-from langgraph_convcoa.state import ConvCoAState, Finding, NodeUsage, Reply, node_usage, pairs_of, total_usage
+from langgraph_convcoa.nodes.runtime import GraphParts, TurnRuntime, Update, emit, show
+from langgraph_convcoa.reasoning.usage import NodeUsage, node_usage, total_usage
+from langgraph_convcoa.state import ConvCoAState, Finding, Reply, merge_findings, pairs_of
 from langgraph_convcoa.text.citations import CitationFilter, without_marks
 from langgraph_convcoa.text.words import STOPS
 from langgraph_convcoa.verification.answers import CheckedSentence, Checker
