@@ -26,21 +26,9 @@ from langgraph_convcoa.context import ConvCoAContext, check_approve, context_of
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.memory.conversation_memory import ConversationMemory
 from langgraph_convcoa.nodes.answer import answer, remember
-from langgraph_convcoa.nodes.approve import approve
+from langgraph_convcoa.nodes.approve import approve, with_approval
 from langgraph_convcoa.nodes.correct import acorrect, arepair, broken_inputs, correct, repair
-from langgraph_convcoa.nodes.plan import (
-    aact,
-    act,
-    act_failed,
-    alook,
-    aplan,
-    look,
-    plan,
-    planned_look_ups,
-    recall,
-    to_action,
-    with_approval,
-)
+from langgraph_convcoa.nodes.plan import aact, act, act_failed, alook, aplan, look, plan, planned_look_ups, recall, to_action
 from langgraph_convcoa.nodes.runtime import GraphParts, as_node
 from langgraph_convcoa.nodes.verify import verify
 from langgraph_convcoa.reasoning.base import Reasoner

@@ -27,9 +27,9 @@ from langgraph_convcoa.nodes.correct import STANDS_IN
 from langgraph_convcoa.nodes.runtime import GraphParts, TurnRuntime, Update, emit, show
 from langgraph_convcoa.reasoning.usage import NodeUsage, node_usage, total_usage
 from langgraph_convcoa.state import ConvCoAState, Finding, Reply, merge_findings, pairs_of
-from langgraph_convcoa.text.citations import CitationFilter, without_marks
+from langgraph_convcoa.text.citation_marks import CitationFilter, without_marks
 from langgraph_convcoa.text.words import STOPS
-from langgraph_convcoa.verification.answers import CheckedSentence, Checker
+from langgraph_convcoa.verification.answer_check import CheckedSentence, Checker
 from langgraph_convcoa.verification.premise import Evidence
 from langgraph_convcoa.verification.sentences import renumbered, statements
 

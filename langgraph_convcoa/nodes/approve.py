@@ -27,7 +27,7 @@ from pydantic import (
 from langgraph_convcoa.chain import chain_item
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.memory.knowledge_set import LONGEST_QUESTION
-from langgraph_convcoa.nodes.plan import planned_look_ups, recall_plan, with_approval
+from langgraph_convcoa.nodes.plan import planned_look_ups, recall_plan
 from langgraph_convcoa.nodes.runtime import GraphParts, TurnRuntime, Update
 from langgraph_convcoa.state import (
     LOOKED,
@@ -49,6 +49,14 @@ if TYPE_CHECKING:
 def approve(parts: GraphParts, state: Any, config: RunnableConfig, runtime: TurnRuntime) -> Command[Any]:
     """Interrupt the turn once: for the plan, or for all look-ups of a step (`look_ups`, which come with a `Send`)."""
     return _look_ups(parts, state) if "look_ups" in state else _plan(parts, state, runtime)
+
+
+def with_approval(state: ConvCoAState, look_ups: list[Send]) -> list[Send]:
+    """Return the look-ups, or one branch to `approve` with all of them if a person approves any of them."""
+    if not {look_up.node for look_up in look_ups} & {*state["approve"]}:
+        return look_ups
+    needed = {name: state[name] for name in ("approve", "asked", "plan", "items")}
+    return [Send("approve", {**needed, "look_ups": [look_up.arg for look_up in look_ups]})]
 
 
 def _plan(parts: GraphParts, state: ConvCoAState, runtime: TurnRuntime) -> Command[Any]:

@@ -203,6 +203,7 @@ class _PlanCall:
         self._settings = settings = parts.settings(runtime)
         self.reasoner = parts.reasoner("plan", settings)
         evidence = merge_findings(state["findings"]).documents
+        # The answer of this call is taken, and streamed, only if the setting allows it and it can be verified.
         streams = evidence and settings.allow_draft_answer
         self.request = PlanRequest(
             question=state["asked"],
@@ -327,14 +328,6 @@ def to_action(state: ConvCoAState, index: int, step: PlannedNode | ChainItem, se
         "history": state["history"] if with_history else [],
     }
     return Send(step["action"], payload)
-
-
-def with_approval(state: ConvCoAState, look_ups: list[Send]) -> list[Send]:
-    """Return the look-ups, or one branch to `approve` with all of them if a person approves any of them."""
-    if not {look_up.node for look_up in look_ups} & {*state["approve"]}:
-        return look_ups
-    needed = {name: state[name] for name in ("approve", "asked", "plan", "items")}
-    return [Send("approve", {**needed, "look_ups": [look_up.arg for look_up in look_ups]})]
 
 
 def act(parts: GraphParts, state: ActionState, config: RunnableConfig, runtime: TurnRuntime) -> Update:

@@ -26,9 +26,10 @@ from langgraph_convcoa.chain import ChainItem
 from langgraph_convcoa.context import ConvCoAContext
 from langgraph_convcoa.memory.conversation_memory import ConversationMemory
 from langgraph_convcoa.reasoning.base import Reasoner
+from langgraph_convcoa.reasoning.streaming import SentenceGate
 from langgraph_convcoa.reasoning.usage import NodeUsage, UsageCounter
 from langgraph_convcoa.state import ActionState, ConvCoAState, merge_findings, pairs_of
-from langgraph_convcoa.verification.answers import Checker, SentenceGate
+from langgraph_convcoa.verification.answer_check import Checker
 from langgraph_convcoa.verification.verifier import Verifier
 
 Update = dict[str, Any]  # The part of the state that a node changes.

@@ -10,7 +10,7 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import run_in_executor
 
 from langgraph_convcoa.chain import ActionChain, ChainItem
-from langgraph_convcoa.verification.answers import SentenceGate
+from langgraph_convcoa.reasoning.streaming import SentenceGate
 
 History = Sequence[tuple[str, str]]  # Pairs of question and answer, oldest first.
 

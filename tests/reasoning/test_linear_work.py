@@ -19,10 +19,10 @@ from langchain_core.outputs import ChatGenerationChunk
 import langgraph_convcoa
 from langgraph_convcoa import build_graph
 from langgraph_convcoa.nodes.answer import finish
-from langgraph_convcoa.reasoning.chat_model import AnswerStream
 from langgraph_convcoa.reasoning.parsing import parse_chain, parse_corrections
+from langgraph_convcoa.reasoning.streaming import AnswerStream, SentenceGate
 from langgraph_convcoa.text.clean import LONGEST_ANSWER
-from langgraph_convcoa.verification.answers import Checker, SentenceGate
+from langgraph_convcoa.verification.answer_check import Checker
 from tests.fakes import WORDS, KeywordRetriever, ScriptedModel
 
 ROOMS = ("text", "reasoning", "nodes", "verification", "memory", "errors.redaction", "storage.threads", "cli.console")
