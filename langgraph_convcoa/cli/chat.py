@@ -57,7 +57,7 @@ def ask(
     from langgraph_convcoa.memory.knowledge_set import read_conversation
 
     text = proper_text(question)
-    # A question that cannot be asked, or a picture that cannot be written, is refused before minutes of encoding.
+    # A bad question or picture raises an error now, before documents are encoded for minutes.
     read_conversation(text, [])
     if picture is not None and picture.suffix.lower() != ".svg":
         raise InputError(f"the picture of a turn is SVG: give a name that ends in .svg, not {picture.name!r}")
@@ -156,7 +156,7 @@ class Chat:
         return complete or self._interactive
 
     def command(self, line: str) -> None:
-        """Carry out a line that begins with a slash; errors are one line."""
+        """Carry out a line that begins with a slash. An error is printed as one line."""
         name, _, argument = line.partition(" ")
         try:
             if name in self._commands:
@@ -168,7 +168,7 @@ class Chat:
             report(error)
 
     def _turn(self, question: str | None) -> bool:
-        """Run a turn, or resume one without a question. Returns False if it failed."""
+        """Run a turn. Without a question, resume the interrupted turn. Returns False if the turn failed."""
         try:
             if self._json:
                 self._last = self._session.ask(question)
@@ -209,7 +209,7 @@ class Chat:
         with contextlib.suppress(ImportError):
             import readline  # gives input() line editing and a history
 
-            # Only questions of this thread, and never in a file: the file would outlive a deleted thread.
+            # The history has only questions of this thread, and is never a file: a file would outlive a deleted thread.
             for entry in self._session.rounds():
                 readline.add_history(" ".join(entry["original_question"].split()))
         while True:
