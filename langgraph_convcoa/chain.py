@@ -13,7 +13,7 @@ Status = Literal["kept", "confirmed", "corrected", "filled", "partial", "recalle
 - kept: the evidence supports the guess;
 - confirmed: the verifier refused the guess, but the model read the evidence again and says that it holds;
 - corrected, filled: the model replaced the guess, or answered a sub-question that had no guess;
-- partial: the evidence does not fully answer it, and the answer is the nearest fact;
+- partial: the evidence does not fully answer the sub-question, and the answer is the nearest fact;
 - recalled: the knowledge set had the answer;
 - unsupported: the evidence holds no answer;
 - failed: the action failed.

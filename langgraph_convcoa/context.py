@@ -152,7 +152,7 @@ class ConvCoAContext(BaseModel):
 
 
 def context_of(actions: Iterable[BaseAction]) -> type[ConvCoAContext]:
-    """`ConvCoAContext`, with one more field for each other action that has a settings model. The action names the field.
+    """`ConvCoAContext` with one more field, named like the action, for each other action that has a settings model.
 
     Raises:
         InputError: An action with a settings model has the name of another setting.

@@ -29,7 +29,7 @@ _COMMANDS = {
     **dict.fromkeys(("train", "train-verifier", "train-planner"), "train"),
     **{"evaluate": "evaluate", "threads": "threads"},
 }
-"""The module of each command, in the order of the help. It is imported when the command is called."""
+"""The module of each command, in the order of the help. A module is imported when its command is called."""
 
 _CHECKOUT = "in a checkout of the repository"
 _EXACT = "leave it out, every search is exact"
@@ -110,7 +110,7 @@ class _ErrorLineGroup(TyperGroup):
             usual = hasattr(error, "exit_code") or isinstance(error, typer.Abort | BrokenPipeError)
             if usual or os.environ.get("CONVCOA_TRACEBACK"):
                 raise
-            # Only the type and the place: the message could hold a key.
+            # Show only the type and the place of the error: its message could hold a key.
             place = traceback.extract_tb(error.__traceback__)[-1]
             where = f"{type(error).__name__} at {Path(place.filename).name}:{place.lineno}"
             typer.echo(f"error: internal error ({where}): please report it with what CONVCOA_TRACEBACK=1 shows", err=True)
@@ -161,7 +161,7 @@ def main() -> None:
 
     # By default garbage is collected after 700 new objects, which takes a fifth of the time that a command needs to start.
     gc.set_threshold(50_000, *gc.get_threshold()[1:])
-    # Torch threads that spin while they wait slow each other down on a busy machine. Torch reads these when it is loaded.
+    # Torch threads that spin while they wait slow each other down on a busy machine. Torch reads both when it is loaded.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     os.environ.setdefault("GOMP_SPINCOUNT", "0")
     if not sys.warnoptions:

@@ -44,7 +44,7 @@ def ask(
 ) -> None:
     """Answer one question.
 
-    With --thread it joins a stored conversation. Ask it again after an interruption, and the turn is resumed.
+    With --thread the question joins a stored conversation. After an interruption, ask it again to resume the turn.
 
     [bold]Examples[/bold]
       convcoa ask "Who introduced sparsemax?" --docs demo
@@ -94,7 +94,7 @@ def chat(options: ConversationOptions, as_json: AsJson = False) -> None:
     r"""Hold a conversation; from a pipe, every line is a question.
 
     Ctrl-C stops a turn and keeps the conversation, Ctrl-D leaves, /help shows the commands. With --json each turn is one
-    line of JSON. A conversation at a terminal is kept in the user's own store, one from a pipe with --thread or --store.
+    line of JSON. At a terminal the conversation is kept in the user's own store, from a pipe only with --thread or --store.
 
     [bold]Examples[/bold]
       convcoa chat --docs demo
@@ -137,7 +137,7 @@ class Chat:
         }
 
     def run(self) -> bool:
-        """Take standard input line by line. Returns False if a turn failed without a person at the terminal."""
+        """Take standard input line by line. Returns False if a turn failed and nobody is at the terminal."""
         complete = True
         if self._interactive:
             self._welcome()
@@ -209,7 +209,7 @@ class Chat:
         with contextlib.suppress(ImportError):
             import readline  # gives input() line editing and a history
 
-            # The history has only questions of this thread, and is never a file: a file would outlive a deleted thread.
+            # The history holds only questions of this thread. It is not saved: its file would outlive a deleted thread.
             for entry in self._session.rounds():
                 readline.add_history(" ".join(entry["original_question"].split()))
         while True:

@@ -254,7 +254,7 @@ def show_rounds(console: Console, rounds: Sequence[Mapping[str, Any]], limit: in
 
 
 def ask_decisions(request: Mapping[str, Any], console: Console) -> dict[str, Any]:
-    """Ask for the decisions on a human-in-the-loop request. Raises InputError if standard input ends; the turn waits."""
+    """Ask for the decisions on a human-in-the-loop request. Raises InputError if standard input ends first."""
     requests: Sequence[Mapping[str, Any]] = request["action_requests"]
     try:
         return {"decisions": [_decision(one, console) for one in requests]}

@@ -34,7 +34,7 @@ class FolderOptions:
     """The options of an index in a folder."""
 
     out: Annotated[Path | None, option("DIR", "Folder of the index.")] = None
-    dtype: Annotated[str | None, option("|".join(DTYPES), "float32 (default) or int8, a quarter of the size.")] = None
+    dtype: Annotated[str | None, option("|".join(DTYPES), "float32 (new indexes) or int8, a quarter as big.")] = None
     graph: Annotated[bool | None, option(None, "Keep an evidence graph, as new indexes do.", "--graph/--no-graph")] = None
     prune: Annotated[bool, option(None, "Delete documents of the index that PATH no longer has.", "--prune")] = False
     watch: Annotated[bool, option(None, "Update the index until Ctrl-C when files of PATH change.", "--watch")] = False
@@ -62,7 +62,7 @@ def index(
 ) -> None:
     """Read documents into an index, which later searches open at once.
 
-    Run it again after a stop, and it continues. Changed documents are replaced; --prune deletes those that PATH no longer has.
+    To continue after a stop, run it again. Changed documents are replaced; --prune deletes those that PATH no longer has.
     With several PATHs the ids of the documents begin with the PATH. Several commands may load into an engine (--to) at a time.
 
     [bold]Examples[/bold]

@@ -46,7 +46,7 @@ PassageCount = Annotated[
 ]
 Graph = Annotated[bool | None, option(None, "Follow names from passage to passage; done by default.", "--graph/--no-graph")]
 Token = Annotated[
-    str, option("TEXT", "Token of requests; better set by the variable.", envvar="CONVCOA_TOKEN", show_default=False)
+    str, option("TEXT", "Token that requests need; safer in the variable.", envvar="CONVCOA_TOKEN", show_default=False)
 ]
 AllowHost = Annotated[list[str] | None, option("NAME", "A name under which clients reach the server; may be repeated.")]
 AsJson = Annotated[bool, option(None, "Print the result as JSON and nothing else on standard output.", "--json")]
@@ -56,7 +56,7 @@ NoCache = Annotated[bool, option(None, "Neither read nor write the cache of enco
 
 @dataclass(frozen=True)
 class ConversationOptions:
-    """The options of a conversation: its sources, its model, and where it is kept."""
+    """The options of a conversation: its sources, model and store."""
 
     docs: Docs = None
     index: IndexPlace = None
@@ -114,7 +114,7 @@ def named_index(docs: object, index: str | None) -> str | None:
 
 
 def grouped(*groups: type[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Make each field of the dataclasses an option of a command. The command's first arguments are their instances."""
+    """Make the fields of dataclasses options of a command. Its first arguments are instances of these dataclasses."""
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         options: list[inspect.Parameter] = []

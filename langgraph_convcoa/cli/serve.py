@@ -35,7 +35,7 @@ _SEVERAL = 'Chat model, such as "openai:gpt-4.1-mini"; may be repeated. The page
 
 @dataclass(frozen=True)
 class ServeOptions(ConversationOptions):
-    """The options of a conversation, with any number of collections and models and without a thread."""
+    """The options of a conversation, without a thread, and with any number of collections and models."""
 
     # Several values; the other commands take one.
     docs: Annotated[list[str] | None, option("[NAME=]PATH", 'Documents, an index or "demo"; may be repeated.')] = None  # type: ignore[assignment]
@@ -115,7 +115,7 @@ def serve(
 
 
 def _served(options: ServeOptions, access: Access) -> tuple[Any, Any, list[Any]]:
-    """Make the application, its service, and the list of actions to close after the server ended."""
+    """Make the application, its service, and the list of actions to close at the end."""
     from langgraph_convcoa.reasoning.models import load_chat_model
     from langgraph_convcoa.server.app import create_app
     from langgraph_convcoa.server.service import Settings
@@ -193,9 +193,9 @@ def mcp(
 ) -> None:
     """Serve your documents to MCP clients, such as Claude Desktop: the tools search and ask, and passages as resources.
 
-    A client starts it and talks to it over standard input and output; with --http it is a server. Conversations last as long
-    as it runs, unless there is a --store; questions that name no thread join --thread. An index opens at once,
-    but documents may have to be encoded first. It needs the extra `mcp`.
+    A client starts it and talks to it over standard input and output; with --http it is a server. Without --store,
+    conversations last as long as it runs. Questions that name no thread join --thread. An index opens at once, but documents
+    may have to be encoded first. It needs the extra `mcp`.
 
     [bold]Examples[/bold]
       convcoa mcp --index papers.index

@@ -74,7 +74,7 @@ class Session(StoredGraph):
         return output
 
     def unfinished(self) -> str:
-        """The question of an interrupted turn, or "". A turn that began with other sources cannot be resumed: also ""."""
+        """The question of the interrupted turn if it can be resumed (it began with the same sources), else ""."""
         return self.turns.resumable(self.run(self.turns.snapshot(self.thread)))
 
     def rounds(self) -> list[Round]:

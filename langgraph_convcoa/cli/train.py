@@ -84,8 +84,8 @@ def train(
 ) -> None:
     """Train a model for the retriever on conversations; a split "dev" of the data is left out.
 
-    Without --head a query encoder is trained: a copy of the encoder that reads a question with its turns. Passages stay as
-    they are indexed. Ctrl-C stops after the current step; run it again with --resume to finish. It needs the extra `train`.
+    Without --head a query encoder is trained: a copy of the encoder that reads a question with earlier turns. Indexed passages
+    do not change. Ctrl-C stops after the current step; run it again with --resume to finish. It needs the extra `train`.
 
     [bold]Examples[/bold]
       convcoa train data/my_conversations --out my.model

@@ -136,8 +136,8 @@ class MethodFigures:
     malformed: int  # number of the model's replies that are not in the form that the method asks for
     without_reference: int  # questions without a known answer; they count in the costs only
     refused: float  # share of plain refusals
-    quality: dict[str, Quality]  # by measure; a question that failed counts 0
-    gold_found: float | None  # share of questions with a gold passage among those retrieved
+    quality: dict[str, Quality]  # the figures for each measure; a question that failed counts 0
+    gold_found: float | None  # share of questions for which a gold passage was retrieved
     costs: dict[str, float]  # mean costs of a question
     marks: MarkFigures | None = None
     preference: PreferenceFigures | None = None
@@ -145,10 +145,10 @@ class MethodFigures:
 
 @dataclass(frozen=True, kw_only=True)
 class RunReport(Report):
-    """The figures of a run by method. All others are tested against the first method."""
+    """The figures of a run by method. All other methods are tested against the first method."""
 
     methods: tuple[MethodFigures, ...]  # methods without an answer yet are left out
-    settings: dict[str, Any]  # as in the run's folder
+    settings: dict[str, Any]  # the settings in the run's folder
     folder: str
     questions: int
     conversations: int
@@ -350,7 +350,7 @@ def mark_figures(marked: Sequence[Marked], first: Sequence[Marked] | None = None
 
 
 def preference_figures(method: str, preferences: Sequence[Preference]) -> PreferenceFigures | None:
-    """The wins and losses of a method in its pairs; None if it has no pairs."""
+    """The wins and losses of a method against the first method; None if no answers were compared."""
     pairs = [one for one in preferences if method in (one.first, one.second)]
     if not pairs:
         return None

@@ -31,7 +31,7 @@ _FAITHFUL, _FULLY = 3.0, 4.0
 
 @dataclass(frozen=True)
 class AcceptedRow:
-    """Numbers of true and false claims of a kind, and the shares that the verifier accepts; None without such claims."""
+    """Numbers of true and false claims of a kind, and the accepted share of each; a share is None without such claims."""
 
     kind: str
     true: int

@@ -18,7 +18,7 @@ from langgraph_convcoa.hopfield.functional import Activation, Retrieved, check_a
 class Dynamics(TypedDict, total=False):
     """How a layer retrieves: keyword arguments that all layers take."""
 
-    heads: int  # Divides the association dimension.
+    heads: int  # Number of heads; it divides the association dimension.
     beta: float | Tensor | None  # A number, or a tensor () or (heads,); 1 / sqrt(association_dim / heads) when None.
     learn_beta: bool  # If True, each head learns the logarithm of its beta.
     activation: Activation  # "sparsemax", "entmax15" or "softmax".
@@ -189,7 +189,7 @@ class SparseHopfieldLayer(HopfieldHeads):
         self.patterns = _learned(patterns, self.association_dim, "patterns")
 
     def forward(self, query: Tensor, *, pair_mask: Tensor | None = None) -> Tensor:
-        """Retrieve Z (batch, m, dim) from the learned patterns with queries R (batch, m, dim); n of the mask is `patterns`."""
+        """Retrieve Z (batch, m, dim) from the learned patterns with queries R (batch, m, dim). The mask's n is `patterns`."""
         queries = self.query(self._batched(query, "query", self.query.in_features))
         found = self._attend(queries, self.patterns.unsqueeze(0), None, pair_mask)
         return self._output(found, batched=query.ndim == 3)

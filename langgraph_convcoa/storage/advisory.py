@@ -103,7 +103,7 @@ class AdvisoryLocks:
         return {keys[key] for (key,) in rows}
 
     async def _tried(self, key: int) -> AsyncConnection[TupleRow] | None:
-        """The connection that has the lock now; None if another program has it, or the connection was lost meanwhile."""
+        """Try to take a lock. Returns the connection that has it now, or None if it is taken or the connection was lost."""
         trying = asyncio.ensure_future(self._asked("SELECT pg_try_advisory_lock(%s)", key))
         try:
             connection, [(had,)] = await asyncio.shield(trying)
@@ -146,7 +146,7 @@ class AdvisoryLocks:
         return connection
 
     async def _fetched(self, connection: AsyncConnection[TupleRow], query: str, given: object = None) -> list[TupleRow]:
-        # A silent server's connection is cut. To cancel the statement instead, the driver would wait for the server.
+        # The connection to a silent server is cut. To cancel the statement, the driver would have to wait for the server.
         lost = asyncio.get_running_loop().call_later(_LOST_SECONDS, cut, connection)
         try:
             cursor = await connection.execute(query.encode(), None if given is None else (given,))

@@ -145,7 +145,7 @@ def _asked_anew(stored: CheckpointTuple, given: Mapping[str, Any]) -> Mapping[st
 
 
 def _asked_before(stored: CheckpointTuple, given: Mapping[str, Any]) -> tuple[AnyMessage, Sequence[AnyMessage], int | None]:
-    """The message with an input's question, the thread's messages, and the index of the thread's message with its id."""
+    """The message with an input's question, the thread's messages, and the index of the one among them with its id."""
     from langchain_core.messages import HumanMessage
 
     messages, kept = given.get("messages") or (), stored.checkpoint["channel_values"].get("messages") or ()
@@ -182,7 +182,7 @@ class Turns:
         return snapshot
 
     def resumable(self, snapshot: StateSnapshot) -> str:
-        """The question of an interrupted turn, or "". A turn that began with other sources cannot be resumed: also ""."""
+        """The question of the interrupted turn if it can be resumed (it began with the same sources), else ""."""
         return unfinished_question(snapshot) if (snapshot.metadata or {}).get(SOURCES_KEY, "") == self._sources else ""
 
     async def run(

@@ -1,4 +1,4 @@
-"""Text from outside, made safe for every store, encoder and terminal: valid Unicode of bounded length."""
+"""Makes text from outside safe for every store, encoder and terminal: valid Unicode of bounded length."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def cut_answer(text: str) -> str:
 
 
 def cut_field(text: str) -> str:
-    """Clean a text of a model that is no answer, and cut it to `LONGEST_FIELD` characters."""
+    """Clean a text of a model other than an answer, and cut it to `LONGEST_FIELD` characters."""
     return clean(text[:LONGEST_FIELD])
 
 

@@ -55,7 +55,7 @@ def _covers(plain: str, gold: str) -> bool:
 
 
 def _f1(answer: list[str], reference: list[str]) -> float:
-    """F1 of the words, repeats included. Without words, two texts have F1 1; one text without words has 0 (SQuAD 2.0)."""
+    """F1 of the words, repeats included. If a text has no words, 1 if neither text has words, else 0 (SQuAD 2.0)."""
     if not answer or not reference:
         return float(answer == reference)
     shared = (Counter(answer) & Counter(reference)).total()

@@ -1,4 +1,4 @@
-"""Rules for English questions: vocabulary, the kind of answer that one asks for, and whether two questions ask the same."""
+"""Rules for English questions: vocabulary, the kind of answer to a question, and whether two questions ask the same."""
 
 from __future__ import annotations
 

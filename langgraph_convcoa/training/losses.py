@@ -83,9 +83,9 @@ def gold_mask(golds: Sequence[Sequence[int]], numbers: npt.NDArray[np.int64], de
 def ranking_loss(
     items: Sequence[Ranked], patterns: Patterns, states: Tensor, *, negatives: int, scale: float = SCALE
 ) -> Tensor:
-    """The DPR loss of questions with states (q, d). Its memory sets are the positives and `negatives` hard ones of each.
+    """The DPR loss of questions with states (q, d), over their positives and `negatives` hard negatives of each question.
 
-    The negatives are drawn in each batch with torch's random numbers. No set occurs twice.
+    The hard negatives are drawn in each batch with torch's random numbers. No memory set occurs twice.
     """
     drawn = [[item.positive, *(item.hard[n] for n in torch.randperm(len(item.hard))[:negatives].tolist())] for item in items]
     sets = np.unique(np.concatenate([np.array(numbers, dtype=np.int64) for numbers in drawn]))

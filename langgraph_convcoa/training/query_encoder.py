@@ -1,8 +1,8 @@
 """Training of a query encoder on synthetic and real conversations, as the default model was trained.
 
 The passages' patterns stay those of the frozen encoder. For a synthetic conversation or a question with a rewrite, the query
-encoder learns the frozen encoder's vector of the question in full. For a question with a gold passage there is the DPR loss,
-with the same state and score as in retrieval.
+encoder learns the frozen encoder's vector of the question in full. A question with a gold passage has the DPR loss, which
+uses the state and the score of retrieval.
 """
 
 from __future__ import annotations

@@ -49,15 +49,15 @@ class Pair(NamedTuple):
 
 @dataclass(frozen=True)
 class VerifierSettings:
-    """Settings of a verifier's training. A pair of shares is the share at the start, and the share from half-way on."""
+    """Settings of a verifier's training. A pair of shares: the first at the start, the second from half-way on."""
 
     steps: int = 2_000  # Batches.
     batch_size: int = 32  # Pairs in a batch.
     learning_rate: float = 1e-4  # Peak learning rate; it grows for the first steps and then falls linearly to 0.
-    written: tuple[float, float] = (0.5, 0.6)  # Share of pairs from labelled claims, if there are pairs made otherwise.
-    others: tuple[float, float] = (0.05, 0.04)  # Share of true claims that become false by the premise of another claim.
+    written: tuple[float, float] = (0.5, 0.6)  # Share of pairs from labelled claims, if `made` has other pairs.
+    others: tuple[float, float] = (0.05, 0.04)  # Share of true claims that get another claim's premise and the label false.
     premise_words: int = 60  # Longest premise, in words; shorter premises train faster.
-    # Number of other claims' passages that half of the pairs have in their evidence, as a search finds wrong passages too.
+    # Half of the pairs have this many passages of other claims in their evidence: a search finds wrong passages too.
     distractors: int = 3
     dropout: float = 0.05  # Dropout of all layers.
     seed: int = 0  # Seed of weights, batches and drawn pairs.
@@ -155,7 +155,7 @@ def claim_pairs(claims: Sequence[LabelledClaim], words: int) -> list[Pair]:
 
 
 def with_distractors(claims: Sequence[LabelledClaim], count: int, seed: int = 0) -> list[LabelledClaim]:
-    """Add `count` passages of other claims to each claim's evidence. Equal evidence gets the same. [] if `count` is 0.
+    """Add `count` passages of other claims to each evidence. Equal evidence gets equal passages. [] if `count` is 0.
 
     Example:
         >>> claims = [LabelledClaim(f"{day} was wet.", (("", f"It rained on {day}."),), True) for day in ("Monday", "Friday")]

@@ -9,7 +9,7 @@
 - CoQA (Reddy et al. 2019): stories; "span_start" is -1 if the story does not answer a question. The development set has the
   answers of three more people.
 - MTRAG (Katsis et al. 2025): generation tasks, whose contexts are the gold passages. Also retrieval tasks in BEIR's form
-  (Thakur et al. 2021): a folder with `qrels/dev.tsv` and `query_files`. The file "questions" has all user turns.
+  (Thakur et al. 2021): a folder with `qrels/dev.tsv` and query files. A query in "NAME_questions.jsonl" has all user turns.
 
 A question without a gold passage has `answerable` false in its extra fields.
 """

@@ -1,4 +1,4 @@
-"""Published sets of single-turn questions, most of them used by Pan et al. 2024a. Only the last three are rich in passages.
+"""Published sets of single-turn questions, most used by Pan et al. 2024a. Those before HotpotQA have few or no passages.
 
 - WebQuestions (Berant et al. 2013), also in the forms of data hubs and DrQA. JSON tasks of BIG-bench (Srivastava et al. 2022).
 - Social IQa (Sap et al. 2019): the right answers are in `train-labels.lst` beside `train.jsonl`, or in the field "correct".
@@ -97,7 +97,7 @@ def read_bigbench(row: Row) -> Entries:
 
 
 def join_labels(path: Path, rows: Iterable[Row]) -> Iterator[Row]:
-    """The rows of Social IQa with their labels, if that file is beside. Raises InputError for too few or too many labels."""
+    """The rows of Social IQa, with the labels if the folder has their file. Raises InputError if their numbers differ."""
     file, number = path.with_name(f"{path.name.partition('.json')[0]}-labels.lst"), 0
     if not file.is_file():
         yield from rows
@@ -181,7 +181,7 @@ def read_fever(row: Row) -> Entries:
     if label and label not in _LABELS:
         raise row.error(f"`label` must be one of {', '.join(_LABELS)}.")
     try:
-        # A row without the inner lists is refused.
+        # A row without the inner lists raises an error.
         pages = [sentence[2] for group in row.get("evidence") or () for sentence in group]
     except (TypeError, IndexError, KeyError):
         raise row.error("`evidence` must be a list of lists of [annotation, evidence, page, sentence].") from None

@@ -191,16 +191,16 @@ def conversation(turn: Turn, budget_tokens: int) -> str:
 
 
 async def closed_book(asking: Asking) -> Outcome:
-    """The model alone, the zero-shot row of the papers' tables (Pan et al. 2024a and 2024b, table 2): 1 model call."""
+    """The model alone: 1 model call. This is the zero-shot row of the papers' tables (Pan et al. 2024a and 2024b, table 2)."""
     return await asking.written(f"{ANSWER}\n\n{asking.context}Question: {asking.question}\nAnswer:")
 
 
 async def history_aware_rag(asking: Asking) -> Outcome:
     """Rewrite if there is a conversation, retrieve, answer: 2 model calls, 1 at the beginning of a conversation.
 
-    LangChain's `create_history_aware_retriever` with a `create_retrieval_chain`, and the query rewriting of Pan et al. 2024b
-    (Ye et al. 2023, "Enhancing Conversational Search"). After an empty rewrite the question itself is searched for. An empty
-    rewrite and an empty answer count as malformed.
+    It works as LangChain's `create_history_aware_retriever` with a `create_retrieval_chain`, and as the query rewriting of Pan
+    et al. 2024b (Ye et al. 2023, "Enhancing Conversational Search"). If the rewrite is empty, the question itself is searched
+    for. An empty rewrite and an empty answer count as malformed.
     """
     question = asking.question
     if asking.context:

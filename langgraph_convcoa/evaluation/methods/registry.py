@@ -31,7 +31,7 @@ class Method:
 
 
 def _from(module: str, function: str, makes: bool = False) -> Callable[[Kit, str], Answerer]:
-    """Return a factory that imports `module` late. `function` is the method as a coroutine function, or makes it (`makes`)."""
+    """Return a factory that imports a method late. `function` is the method itself or, with `makes`, makes the method."""
 
     def make(kit: Kit, name: str) -> Answerer:
         from langgraph_convcoa.evaluation.methods.prompting import as_method

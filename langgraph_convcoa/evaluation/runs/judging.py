@@ -25,7 +25,7 @@ from langgraph_convcoa.text.citations import without_marks
 from langgraph_convcoa.text.clean import flat
 
 CRITERIA = ("correct", "complete", "faithful", "concise")
-"""The criteria, in order: right and to the point; has all of the reference; claims nothing unsupported; nothing unneeded."""
+"""In this order: right and to the point; has all of the reference; claims nothing unsupported; says nothing unneeded."""
 MOST = 2  # The highest mark of a criterion; 0 is the lowest.
 _TURNS, _SAID = 3, 600
 _PASSAGES, _PASSAGE = 4, 2_000

@@ -1,4 +1,4 @@
-"""Executes a run: conversations in parallel, turns in order. Also the costs of a question, and failures that end a run."""
+"""Executes a run: conversations in parallel, turns in order. Counts the costs of questions, and ends a hopeless run."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ PAPER_FORM = {"look_first": False}  # Settings of the papers' form: the planner 
 
 
 class PlayedPlan(Reasoner):
-    """A reasoner whose plan is in the config of the run, which must be asynchronous. A frozen reasoner does the rest."""
+    """A reasoner that takes its plan from the config of an asynchronous run. A frozen reasoner answers all other calls."""
 
     def __init__(self, frozen: Reasoner) -> None:
         self.frozen = frozen
@@ -120,7 +120,7 @@ class Environment:
         played = PlayedPlan(reasoner or ExtractiveReasoner(getattr(action, "encoder", None)))
         self._graph = build_graph(actions=[action], reasoner=played, context=settings).compile()
         self.actions = [action.name]
-        # The settings of actions are left out.
+        # Only the fields of `ConvCoAContext`: the settings may also hold those of other actions.
         own = {name: value for name, value in settings.items() if name in ConvCoAContext.model_fields}
         self.most = ConvCoAContext.model_validate(own).max_sub_questions
         self.reward_settings = reward or RewardSettings()
@@ -205,7 +205,7 @@ def _messages(question: str, history: History) -> list[AnyMessage]:
 class RewardSettings:
     """The weights of the reward, with the paper's values, and what counts as a match.
 
-    Raises InputError if a weight is not finite, `match` is unknown, or a malformed plan could earn as much as a played one.
+    Raises InputError if a weight is not finite, `match` is unknown, or a malformed plan could earn as much as a played plan.
     """
 
     final: float = 1.0  # R_final of an answer that matches.
@@ -247,7 +247,7 @@ class TurnReward:
     penalty: float = 0.0  # The reward of a malformed plan, whose other parts are 0.
     fault: str = ""  # What is wrong with a malformed plan.
     matched: float = 0.0  # How well the final answer matches, in [0, 1].
-    n: int = 0  # Sub-questions of the plan.
+    n: int = 0  # Number of sub-questions of the plan.
     verdicts: tuple[Verdict, ...] = ()  # The verdict on each guess; with an empty chain, on the plan's answer.
     retrievals: int = 0
 

@@ -28,7 +28,7 @@ class PlannerTraining:
 
     steps: int = 200  # Updates of the weights.
     questions: int = 4  # Questions in a step.
-    group: int = 4  # Sampled plans of a question, which are compared with each other; as in the paper.
+    group: int = 4  # Number of plans sampled for a question, to compare them with each other; 4 as in the paper.
     longest: int = 256  # Maximum number of tokens of a plan.
     learning_rate: float = 1e-5  # Learning rate of AdamW at the start; it falls linearly to 0.
     beta: float = 0.04  # Weight of the KL term.
