@@ -1,4 +1,4 @@
-"""The action chain, as the planner writes it and as a turn leaves it (Pan et al. 2024a, equation 1)."""
+"""The action chain: as planned, and with its results after the turn (Pan et al. 2024a, equation 1)."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
 
 Status = Literal["kept", "confirmed", "corrected", "filled", "partial", "recalled", "unsupported", "failed"]
-"""What became of a sub-question:
+"""The outcome of a sub-question:
 
 - kept: the evidence supports the guess;
 - confirmed: the verifier refused the guess, but the model read the evidence again and says that it holds;
 - corrected, filled: the model replaced the guess, or answered a sub-question that had no guess;
-- partial: the evidence holds only the nearest fact, which stands as the answer;
+- partial: the evidence does not fully answer the sub-question, and the answer is the nearest fact;
 - recalled: the knowledge set had the answer;
 - unsupported: the evidence holds no answer;
 - failed: the action failed.
@@ -25,7 +25,7 @@ SOLVED: tuple[Status, ...] = (*SUPPORTED, "partial", "recalled")
 
 
 class ActionNode(BaseModel):
-    """One step of a chain: (Action, Sub, Missing flag, Guess answer) and an input for the action."""
+    """One step of a chain: the paper's (Action, Sub-question, Missing flag, Guess answer), and an input for the action."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -42,11 +42,11 @@ class ActionNode(BaseModel):
 
 
 class ActionChain(BaseModel):
-    """A plan: the question as understood, the nodes, and the answer as far as the planner can give it.
+    """A plan: the restated question, the steps, and the planner's draft of the answer.
 
     Attributes:
-        optimized_question: The question, spelt out.
-        nodes: Steps to look up; empty if the evidence that the planner read is enough.
+        optimized_question: The question, restated in full.
+        nodes: Steps to look up; empty if the planner already had enough evidence.
         draft_answer: The answer, with [n] for the n-th piece of evidence.
         self_contained: Whether the sub-questions can be understood without the conversation; if not, actions get the history.
     """
@@ -60,16 +60,16 @@ class ActionChain(BaseModel):
 
     @classmethod
     def single(cls, question: str, action: str) -> ActionChain:
-        """The chain that looks the question itself up; the fallback if there is no plan."""
+        """Make a chain that looks up the question itself, for a turn without a plan."""
         node = ActionNode(action=action, sub_question=question, missing=True)
         return cls(optimized_question=question, nodes=(node,), self_contained=False)
 
 
 class ChainItem(TypedDict):
-    """A node of the chain after its turn, in the form of the graph's output.
+    """A node of the chain after the turn, as the graph returns it.
 
-    `evidence` holds document ids, best first. `paths` maps a document that was reached through other
-    documents of the evidence graph to the steps from the question to it.
+    `evidence` holds document ids, best first. For each document that was found through other documents of the
+    evidence graph, `paths` holds the steps from the question to the document.
     """
 
     action: str

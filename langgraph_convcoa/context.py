@@ -16,7 +16,7 @@ from langgraph_convcoa.errors import InputError
 
 
 def _setting(nodes: str, about: str, **options: Any) -> Any:
-    """A field, None by default, that Studio shows at the named nodes."""
+    """Make a field, None by default, that LangGraph Studio shows at the named nodes."""
     if "default_factory" not in options:
         options.setdefault("default", None)
     shown: dict[str, Any] = {"langgraph_nodes": nodes.split()}
@@ -136,7 +136,7 @@ class ConvCoAContext(BaseModel):
         return getattr(self, f"{node}_model", None) or self.model
 
     def of_action(self, name: str) -> dict[str, Any]:
-        """The settings of one action that are set; {} for an action without settings."""
+        """Settings of one action, without those that are None; {} for an action without settings."""
         own = getattr(self, name, None) if name in type(self).model_fields else None
         return own.model_dump(exclude_none=True) if isinstance(own, BaseModel) else {}
 
@@ -152,7 +152,7 @@ class ConvCoAContext(BaseModel):
 
 
 def context_of(actions: Iterable[BaseAction]) -> type[ConvCoAContext]:
-    """`ConvCoAContext` with a field, named like the action, for every further action that has a settings model.
+    """`ConvCoAContext` with one more field, named like the action, for each other action that has a settings model.
 
     Raises:
         InputError: An action with a settings model has the name of another setting.

@@ -18,11 +18,11 @@ SqliteMode = Literal["rwc", "rw", "ro"]  # Create a missing database, read and w
 
 @contextmanager
 def replacing(target: str | Path, *, private: bool = False) -> Iterator[Path]:
-    """An empty temporary file beside the target that replaces the target when the block ends without an error.
+    """Yield an empty file beside the target. It replaces the target when the block ends without an error.
 
-    It is flushed to the disk before it replaces the target, and removed on an error. A killed process leaves it behind
-    (`remove_remains`). It gets the permissions of the target; a new target gets those of the umask, or 0600 if `private`. A
-    missing folder is created.
+    The file is flushed to the disk before it replaces the target, and removed on an error. If the process is killed, the file
+    stays until `remove_remains`. The permissions of the target do not change. A new target gets the permissions of the umask,
+    or 0600 if `private`. A missing folder is created.
     """
     target = Path(target)
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -42,9 +42,9 @@ def replacing(target: str | Path, *, private: bool = False) -> Iterator[Path]:
 
 @contextmanager
 def replacing_folder(target: str | Path) -> Iterator[Path]:
-    """An empty folder beside the target that replaces the target when the block ends without an error.
+    """Yield an empty folder beside the target. It replaces the target when the block ends without an error.
 
-    Its files get the permissions of the umask. Only one process at a time may replace a folder. After a killed process, the
+    Its files get the permissions of the umask. Only one process at a time may replace a folder. If a process was killed, the
     next call restores the target or removes the remains. On an error the target does not change.
     """
     target = Path(target)
@@ -100,7 +100,7 @@ def checksums(folder: Path) -> dict[str, str]:
 
 
 def first_damaged(folder: Path, wanted: Mapping[str, str]) -> str | None:
-    """The first file that is missing or has another SHA-256; None if all files are right."""
+    """Name of the first file that is missing or has the wrong SHA-256; None if all files are right."""
     for name, digest in wanted.items():
         path = folder / name
         try:
@@ -147,7 +147,7 @@ def flush_folder(folder: Path) -> None:
 def open_sqlite(
     path: str | Path, mode: SqliteMode = "rwc", *, timeout: float = 30.0, autocommit: bool = False, any_thread: bool = False
 ) -> sqlite3.Connection:
-    """Open an SQLite file. The caller closes the connection; `sqlite_connection` closes it itself.
+    """Open an SQLite file. The caller must close the connection (`sqlite_connection` closes its own).
 
     `timeout`: seconds to wait for a lock; `autocommit`: begin no transaction implicitly; `any_thread`: allow other threads,
     one at a time.
@@ -167,11 +167,11 @@ def sqlite_connection(
     autocommit: bool = False,
     error: Callable[[Exception], BaseException] = lambda error: error,
 ) -> Iterator[sqlite3.Connection]:
-    """A connection to an SQLite file for the block, closed after it.
+    """Open an SQLite file for the block and close it after the block.
 
     The transaction is committed at the end of the block and rolled back on an error. With `autocommit` the block commits its
-    own transactions; an open one is rolled back. `error` turns an `sqlite3.Error`, or the `UnicodeDecodeError` of
-    damaged text, into the error that is raised.
+    own transactions; a transaction that is left open is rolled back. `error` turns an `sqlite3.Error`, or the
+    `UnicodeDecodeError` of damaged text, into the error that is raised.
     """
     try:
         with closing(open_sqlite(path, mode, timeout=timeout, autocommit=autocommit)) as connection:
@@ -186,7 +186,7 @@ def sqlite_connection(
 
 
 def prepare_sqlite(connection: sqlite3.Connection, application: int, version: int, schema: Sequence[str]) -> tuple[int, int]:
-    """Create the tables of an empty database, under the write lock; returns the stamp of the database.
+    """Create the tables if the database is empty, under the write lock; returns its `sqlite_stamp`.
 
     `application` is the `application_id` of the program, `version` the `user_version` of the format, and `schema` holds the
     statements that create the tables. No transaction may be open.

@@ -29,7 +29,7 @@ _COMMANDS = {
     **dict.fromkeys(("train", "train-verifier", "train-planner"), "train"),
     **{"evaluate": "evaluate", "threads": "threads"},
 }
-"""The commands in the order of the help, with their modules, which are imported when a command is called."""
+"""The module of each command, in the order of the help. A module is imported when its command is called."""
 
 _CHECKOUT = "in a checkout of the repository"
 _EXACT = "leave it out, every search is exact"
@@ -73,14 +73,14 @@ class _WarningLines(logging.Handler):
 
 
 class _ErrorLineGroup(TyperGroup):
-    """Prints an error of a command as one line on standard error, and each warning of the library too."""
+    """Prints errors of commands and warnings of the library on standard error, each in one line."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         return list(_COMMANDS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name not in self.commands:
-            # For an unknown name all commands are loaded: the error suggests a similar one.
+            # For an unknown name all commands are loaded, so that the error can suggest a similar name.
             for name in [cmd_name] if cmd_name in _COMMANDS else _COMMANDS:
                 self.add_command(_command(name), name)
         return super().get_command(ctx, cmd_name)
@@ -110,7 +110,7 @@ class _ErrorLineGroup(TyperGroup):
             usual = hasattr(error, "exit_code") or isinstance(error, typer.Abort | BrokenPipeError)
             if usual or os.environ.get("CONVCOA_TRACEBACK"):
                 raise
-            # Only the type and the place: the message could hold a key.
+            # Show only the type and the place of the error: its message could hold a key.
             place = traceback.extract_tb(error.__traceback__)[-1]
             where = f"{type(error).__name__} at {Path(place.filename).name}:{place.lineno}"
             typer.echo(f"error: internal error ({where}): please report it with what CONVCOA_TRACEBACK=1 shows", err=True)
@@ -130,7 +130,7 @@ app = typer.Typer(
 
 
 def _use_instead(error: Exception) -> str:
-    """What to use instead, if an error of typer is about a removed command or option; "" for other errors."""
+    """The advice for an error of typer about a removed command or option; "" for other errors."""
     context: Any = getattr(error, "ctx", None)
     if context is None:
         return ""
@@ -161,13 +161,13 @@ def main() -> None:
 
     # By default garbage is collected after 700 new objects, which takes a fifth of the time that a command needs to start.
     gc.set_threshold(50_000, *gc.get_threshold()[1:])
-    # Torch threads that spin while they wait slow each other down on a busy machine. Torch reads this when it is loaded.
+    # Torch threads that spin while they wait slow each other down on a busy machine. Torch reads both when it is loaded.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     os.environ.setdefault("GOMP_SPINCOUNT", "0")
     if not sys.warnoptions:
         warnings.simplefilter("ignore")
     if sys.stdin is None:
-        # The caller closed standard input, so it is empty.
+        # The caller closed standard input. An empty file replaces it.
         sys.stdin = Path(os.devnull).open(encoding="utf-8")  # noqa: SIM115 - for as long as the program runs
     for stream in (sys.stdin, sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):

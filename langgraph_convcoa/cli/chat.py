@@ -44,7 +44,7 @@ def ask(
 ) -> None:
     """Answer one question.
 
-    With --thread it joins a stored conversation. Ask it again after an interruption, and the turn is resumed.
+    With --thread the question joins a stored conversation. After an interruption, ask it again to resume the turn.
 
     [bold]Examples[/bold]
       convcoa ask "Who introduced sparsemax?" --docs demo
@@ -57,7 +57,7 @@ def ask(
     from langgraph_convcoa.memory.knowledge_set import read_conversation
 
     text = proper_text(question)
-    # A question that cannot be asked, or a picture that cannot be written, is refused before minutes of encoding.
+    # A bad question or picture raises an error now, before documents are encoded for minutes.
     read_conversation(text, [])
     if picture is not None and picture.suffix.lower() != ".svg":
         raise InputError(f"the picture of a turn is SVG: give a name that ends in .svg, not {picture.name!r}")
@@ -94,7 +94,7 @@ def chat(options: ConversationOptions, as_json: AsJson = False) -> None:
     r"""Hold a conversation; from a pipe, every line is a question.
 
     Ctrl-C stops a turn and keeps the conversation, Ctrl-D leaves, /help shows the commands. With --json each turn is one
-    line of JSON. A conversation at a terminal is kept in the user's own store, one from a pipe with --thread or --store.
+    line of JSON. At a terminal the conversation is kept in the user's own store, from a pipe only with --thread or --store.
 
     [bold]Examples[/bold]
       convcoa chat --docs demo
@@ -137,7 +137,7 @@ class Chat:
         }
 
     def run(self) -> bool:
-        """Take standard input line by line. Returns False if a turn failed without a person at the terminal."""
+        """Take standard input line by line. Returns False if a turn failed and nobody is at the terminal."""
         complete = True
         if self._interactive:
             self._welcome()
@@ -156,7 +156,7 @@ class Chat:
         return complete or self._interactive
 
     def command(self, line: str) -> None:
-        """Carry out a line that begins with a slash; errors are one line."""
+        """Carry out a line that begins with a slash. An error is printed as one line."""
         name, _, argument = line.partition(" ")
         try:
             if name in self._commands:
@@ -168,7 +168,7 @@ class Chat:
             report(error)
 
     def _turn(self, question: str | None) -> bool:
-        """Run a turn, or resume one without a question. Returns False if it failed."""
+        """Run a turn. Without a question, resume the interrupted turn. Returns False if the turn failed."""
         try:
             if self._json:
                 self._last = self._session.ask(question)
@@ -209,7 +209,7 @@ class Chat:
         with contextlib.suppress(ImportError):
             import readline  # gives input() line editing and a history
 
-            # Only questions of this thread, and never in a file: the file would outlive a deleted thread.
+            # The history holds only questions of this thread. It is not saved: its file would outlive a deleted thread.
             for entry in self._session.rounds():
                 readline.add_history(" ".join(entry["original_question"].split()))
         while True:

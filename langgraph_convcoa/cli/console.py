@@ -1,4 +1,4 @@
-"""The terminal: a turn while it runs, its approval, answers with citations, rounds, reports, warnings and errors.
+"""What the terminal shows: a running turn, its approval, answers with citations, rounds, reports, warnings and errors.
 
 Sub-questions, warnings and errors go to standard error, answers and results to standard output.
 """
@@ -44,7 +44,7 @@ def report(error: ConvCoAError) -> None:
 
 
 def citation_line(number: int, citation: Mapping[str, Any]) -> str:
-    """A citation as a line "[n] source - quote", with the id if it says more than the source.
+    """A citation as a line "[n] source - quote". The id follows the source unless it is only the source and a number.
 
     Example:
         >>> citation_line(1, {"id": "a.md#2", "source": "a.md", "quote": "It is so."})
@@ -78,7 +78,7 @@ def usage_line(usage: Mapping[str, Any]) -> str:
 
 
 class SafeConsole(Console):
-    """A console without control characters: those in texts, tables and names of files are removed."""
+    """A console that removes control characters from texts, tables and names of files."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         for segment in super().render(renderable, options):
@@ -202,7 +202,7 @@ class TurnView:
 
 
 def chain_line(number: int, item: Mapping[str, Any]) -> Text:
-    """A sub-question with action, status, score, and the reason if it was not supported."""
+    """A sub-question with its action, status and score, and the reason unless the guess was kept."""
     status = str(item.get("status", ""))
     line = Text(f"  {number}. ", no_wrap=False)
     line.append(f"{one_line(str(item.get('action', '')))} ", style="cyan")
@@ -254,7 +254,7 @@ def show_rounds(console: Console, rounds: Sequence[Mapping[str, Any]], limit: in
 
 
 def ask_decisions(request: Mapping[str, Any], console: Console) -> dict[str, Any]:
-    """Ask for the decisions on a human-in-the-loop request. If standard input ends first, InputError: the turn waits."""
+    """Ask for the decisions on a human-in-the-loop request. Raises InputError if standard input ends first."""
     requests: Sequence[Mapping[str, Any]] = request["action_requests"]
     try:
         return {"decisions": [_decision(one, console) for one in requests]}
@@ -298,7 +298,7 @@ def save_turn(question: str, output: Mapping[str, Any], path: Path) -> None:
 
 
 def turn_svg(question: str, output: Mapping[str, Any]) -> str:
-    """The picture of a turn, from the graph's output. All texts are plain text in the picture, and it has no links.
+    """Draw a turn as SVG, from the graph's output. The picture holds plain text and no links.
 
     Example:
         >>> item = {"sub_question": "When?", "action": "wiki", "status": "kept", "score": 0.9, "guess_answer": "In <1982>."}
@@ -317,7 +317,7 @@ def turn_svg(question: str, output: Mapping[str, Any]) -> str:
         console.print(Text(citation_line(number, citation), style="dim"))
     if usage := output.get("usage"):
         console.print(Text(usage_line(usage), style="dim"))
-    # Without fonts that a viewer would fetch, and without two characters that XML does not allow.
+    # Remove the fonts that a viewer would fetch, and two characters that XML does not allow.
     return re.sub(r"(?s:@font-face \{.*?\})|[\ufffe\uffff]", "", console.export_svg(title="convcoa"))
 
 

@@ -28,7 +28,7 @@ _LOGGER = logging.getLogger(__name__)
 def open_retriever(
     docs: str, *, k: int = 5, graph: bool | None = None, max_mb: float = 50.0, cache: bool = True, progress: bool = False
 ) -> HopfieldRetriever:
-    """Open a retriever over documents, an index or an engine. "demo" is the demonstration, unless such a path exists."""
+    """Open a retriever over documents, an index or an engine. "demo" means the demo documents, unless that path exists."""
     if is_engine(docs):
         from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 
@@ -62,7 +62,7 @@ def default_encoder() -> Encoder:
 
 
 def searched(dataset: Dataset, docs: str | None, index: str | None) -> HopfieldRetriever:
-    """A retriever for a data set: over the named documents or index, or over its own passages."""
+    """Open a retriever over the named documents or index; without them, over the passages of the data set."""
     if path := documents_of(docs, index):
         return open_retriever(path, progress=True)
     from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
@@ -83,7 +83,7 @@ def is_engine(source: str) -> bool:
 
 
 def place_of(source: str) -> str:
-    """The place of documents, safe to store and show: an engine's address has only server, database, collection and tenant.
+    """A source in a form that is safe to store and show: an engine's address keeps server, database, collection, tenant.
 
     Example:
         >>> place_of("postgresql://ana:pw@db.example.org/docs?collection=manuals&sslmode=require")
@@ -94,7 +94,7 @@ def place_of(source: str) -> str:
     from langgraph_convcoa.retrieval.engine.choose import is_unclear
 
     if is_unclear(source):
-        # The address is refused when it is opened. Its apparent host may be a part of the password.
+        # Opening the address will raise an error. Its apparent host may be a part of the password.
         return f"{source.partition('://')[0]}://..."
     parts = urlsplit(source)
     options = dict(parse_qsl(parts.query))
@@ -141,7 +141,7 @@ def documents_of(docs: str | None, index: str | None) -> str:
 
 
 def documents_path(docs: str) -> Path:
-    """The path to read documents from. "demo" is the demonstration, unless such a path exists."""
+    """The path to read documents from. "demo" means the demo documents, unless that path exists."""
     path = Path(docs)
     if docs == "demo" and not path.exists():
         from langgraph_convcoa.datasets.demo import demo_folder

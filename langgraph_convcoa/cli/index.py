@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from langgraph_convcoa.retrieval.index.index import Index
     from langgraph_convcoa.retrieval.index.watch import WatchedFiles
 
-# Written here, since importing them would delay --help.
+# A copy of the index's types: importing them would delay --help.
 DTYPES: tuple[Literal["float32", "int8"], ...] = ("float32", "int8")
 
 
@@ -34,7 +34,7 @@ class FolderOptions:
     """The options of an index in a folder."""
 
     out: Annotated[Path | None, option("DIR", "Folder of the index.")] = None
-    dtype: Annotated[str | None, option("|".join(DTYPES), "float32 for a new index; int8 takes a quarter.")] = None
+    dtype: Annotated[str | None, option("|".join(DTYPES), "float32 (new indexes) or int8, a quarter as big.")] = None
     graph: Annotated[bool | None, option(None, "Keep an evidence graph, as new indexes do.", "--graph/--no-graph")] = None
     prune: Annotated[bool, option(None, "Delete documents of the index that PATH no longer has.", "--prune")] = False
     watch: Annotated[bool, option(None, "Update the index until Ctrl-C when files of PATH change.", "--watch")] = False
@@ -46,8 +46,8 @@ class EngineOptions:
 
     to: Annotated[str | None, option("URL", "An engine instead: postgresql://user@host/database?collection=NAME.")] = None
     ray: Annotated[str | None, option("ADDRESS", 'Load with Ray: "local", or the address of a cluster.')] = None
-    workers: Annotated[int | None, option("N", "Of Ray; one a GPU, or one a processor, when left out.", min=1)] = None
-    cache: Annotated[Path | None, option("FILE", "Keep what was encoded for an engine, for another run.")] = None
+    workers: Annotated[int | None, option("N", "Workers of Ray. Default: one per GPU or processor.", min=1)] = None
+    cache: Annotated[Path | None, option("FILE", "Cache of encoded passages, reused by the next run.")] = None
 
 
 @grouped(FolderOptions, EngineOptions)
@@ -62,7 +62,7 @@ def index(
 ) -> None:
     """Read documents into an index, which later searches open at once.
 
-    Run it again after a stop, and it continues. Changed documents are replaced; --prune deletes those that PATH no longer has.
+    To continue after a stop, run it again. Changed documents are replaced; --prune deletes those that PATH no longer has.
     With several PATHs the ids of the documents begin with the PATH. Several commands may load into an engine (--to) at a time.
 
     [bold]Examples[/bold]
@@ -199,7 +199,7 @@ def _save(opened: Index) -> None:
 
 
 def _watched(paths: Sequence[str], passages: bool, max_bytes: int) -> WatchedFiles:
-    """The files of the paths. Raises an error for a wrong path, before anything is made."""
+    """The files of the paths, to watch them. Raises an error for a wrong path, before anything is made."""
     from langgraph_convcoa.retrieval.documents.load import DocumentFiles
     from langgraph_convcoa.retrieval.index.watch import WatchedFiles
 
@@ -228,7 +228,7 @@ def _follow(files: WatchedFiles, opened: Index, encoder: Encoder, as_json: bool)
 
 
 def _prefix(path: str) -> str:
-    """The prefix of the ids of a path's documents if there are several paths."""
+    """The prefix of document ids from one path, for a command with several paths."""
     prefix = (Path(path) if documents_path(path).is_dir() else Path(path).parent).as_posix()
     return "" if prefix == "." else prefix
 
@@ -236,7 +236,7 @@ def _prefix(path: str) -> str:
 def read_all(
     paths: Sequence[str], passages: bool, max_bytes: int, max_pages: int | None, told: Told | None = None
 ) -> Generator[Document]:
-    """The documents of all paths, or the passages of collections, one after another."""
+    """Yield the documents of all paths. With `passages`, each row of the files is a passage."""
     if passages:
         from langgraph_convcoa.datasets.read import stream_passages
 

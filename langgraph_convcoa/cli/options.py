@@ -15,21 +15,21 @@ import typer
 from langgraph_convcoa.errors import InputError, redact
 
 INDEX_VARIABLE = "CONVCOA_INDEX"
-"""Environment variable that names an index. It keeps a password out of the arguments, which other users can see."""
+"""Environment variable that names an index. Other users can read a command's arguments, so a password is safer here."""
 
 
 def option(metavar: str | None, text: str, *names: str, **more: Any) -> Any:
-    """An option of a command with its help text."""
+    """Make an option of a command with its help text."""
     return typer.Option(*names, metavar=metavar, help=text, **more)
 
 
 def argument(metavar: str, text: str, **more: Any) -> Any:
-    """An argument of a command with its help text."""
+    """Make an argument of a command with its help text."""
     return typer.Argument(metavar=metavar, help=text, **more)
 
 
 def panel(title: str) -> Callable[..., Any]:
-    """Return `option` for options that the help shows together under a title, without their default values."""
+    """Return a function like `option`. The help shows its options under the title, without their default values."""
     return partial(option, show_default=False, rich_help_panel=title)
 
 
@@ -46,7 +46,7 @@ PassageCount = Annotated[
 ]
 Graph = Annotated[bool | None, option(None, "Follow names from passage to passage; done by default.", "--graph/--no-graph")]
 Token = Annotated[
-    str, option("TEXT", "What requests must carry; better in the environment.", envvar="CONVCOA_TOKEN", show_default=False)
+    str, option("TEXT", "Token that requests need; safer in the variable.", envvar="CONVCOA_TOKEN", show_default=False)
 ]
 AllowHost = Annotated[list[str] | None, option("NAME", "A name under which clients reach the server; may be repeated.")]
 AsJson = Annotated[bool, option(None, "Print the result as JSON and nothing else on standard output.", "--json")]
@@ -56,7 +56,7 @@ NoCache = Annotated[bool, option(None, "Neither read nor write the cache of enco
 
 @dataclass(frozen=True)
 class ConversationOptions:
-    """The options of a conversation: its sources, its model, and where it is kept."""
+    """The options of a conversation: its sources, model and store."""
 
     docs: Docs = None
     index: IndexPlace = None
@@ -114,7 +114,7 @@ def named_index(docs: object, index: str | None) -> str | None:
 
 
 def grouped(*groups: type[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Make each field of the dataclasses an option of a command. The command gets their objects as its first arguments."""
+    """Make the fields of dataclasses options of a command. Its first arguments are instances of these dataclasses."""
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         options: list[inspect.Parameter] = []

@@ -35,7 +35,7 @@ _SEVERAL = 'Chat model, such as "openai:gpt-4.1-mini"; may be repeated. The page
 
 @dataclass(frozen=True)
 class ServeOptions(ConversationOptions):
-    """The options of a conversation, with any number of collections and models and without a thread."""
+    """The options of a conversation, without a thread, and with any number of collections and models."""
 
     # Several values; the other commands take one.
     docs: Annotated[list[str] | None, option("[NAME=]PATH", 'Documents, an index or "demo"; may be repeated.')] = None  # type: ignore[assignment]
@@ -43,7 +43,7 @@ class ServeOptions(ConversationOptions):
     thread: str | None = field(default=None, init=False)
 
     def check(self, command: str) -> None:
-        """Check the sources. None are required: documents may be uploaded later."""
+        """Check the sources. There may be no source yet, because documents can be uploaded later."""
         self.check_sources()
 
 
@@ -93,7 +93,7 @@ def serve(
     # Imported after the access is checked: the import takes seconds.
     from langgraph_convcoa.server.app import ConvCoAServer, address_of, listen
 
-    # The port is taken before minutes of encoding.
+    # Take the port first: encoding the documents may take minutes.
     with listen(host, port) as listening:
         url = address_of(listening)
         app, service, closing = _served(options, access)
@@ -115,7 +115,7 @@ def serve(
 
 
 def _served(options: ServeOptions, access: Access) -> tuple[Any, Any, list[Any]]:
-    """Make the application, its service, and the list of actions to close after the server ended."""
+    """Make the application, its service, and the list of actions to close at the end."""
     from langgraph_convcoa.reasoning.models import load_chat_model
     from langgraph_convcoa.server.app import create_app
     from langgraph_convcoa.server.service import Settings
@@ -124,7 +124,7 @@ def _served(options: ServeOptions, access: Access) -> tuple[Any, Any, list[Any]]
     single: Any = models[0] if models else None
     basis = Basis(replace(options, model=single), default_store() if options.store is None else options.store)
     for name in models[1:]:
-        # Only to raise errors now: a run loads the model that it names.
+        # Loaded only to raise errors now. A run loads its model again.
         load_chat_model(name, base_url=options.base_url)
     shown = _collections(options, basis)
     encoder = next((one.retriever.encoder for one in shown if one.retriever is not None), None) or default_encoder()
@@ -193,9 +193,9 @@ def mcp(
 ) -> None:
     """Serve your documents to MCP clients, such as Claude Desktop: the tools search and ask, and passages as resources.
 
-    A client starts it and talks to it over standard input and output; with --http it is a server. Conversations last as long
-    as it runs, unless there is a --store; questions that name no thread join --thread. An index opens at once,
-    but documents may have to be encoded first. It needs the extra `mcp`.
+    A client starts it and talks to it over standard input and output; with --http it is a server. Without --store,
+    conversations last as long as it runs. Questions that name no thread join --thread. An index opens at once, but documents
+    may have to be encoded first. It needs the extra `mcp`.
 
     [bold]Examples[/bold]
       convcoa mcp --index papers.index
@@ -223,7 +223,7 @@ def mcp(
         raise InputError(f"--http takes a port or an address with one, such as 8322 or 127.0.0.1:8322, not {http[:100]!r}")
     host = host.strip("[]") or "127.0.0.1"
     access = Access(host=host, token=token, names=frozenset(name.lower() for name in allow_host or []))
-    # The port is taken before the documents are encoded.
+    # Take the port first: encoding the documents may take minutes.
     with listen(host, int(port)) as listening:
         said = f"MCP is at {address_of(listening)}mcp  (Ctrl-C ends it)"
         _serve_mcp(options, lambda server: run_http(server, access, listening, lambda: typer.echo(said, err=True)))

@@ -1,4 +1,4 @@
-"""One conversation with the graph, run turn by turn, as the command line needs it: streamed, stored and interruptible."""
+"""A conversation of the command line: its turns are streamed and stored, and can be interrupted."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 class Session(StoredGraph):
     """A thread of a conversation graph, while its store is open. Leaving the session also closes the actions.
 
-    Turns run on an event loop of the session's own, so that Ctrl-C cancels a turn at once, even inside a model's request.
-    `sources` is a fingerprint of documents, tables and web search: a turn begun over other sources is not resumed.
+    Turns run on the session's own event loop, so that Ctrl-C cancels a turn at once, even inside a model's request.
+    `sources` is a fingerprint of documents, tables and web search. A turn that began with other sources is not resumed.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class Session(StoredGraph):
         return output
 
     def unfinished(self) -> str:
-        """The question of an interrupted turn over the same sources, which can be resumed, or ""."""
+        """The question of the interrupted turn if it can be resumed (it began with the same sources), else ""."""
         return self.turns.resumable(self.run(self.turns.snapshot(self.thread)))
 
     def rounds(self) -> list[Round]:
@@ -107,9 +107,9 @@ def run_turn(session: Session, question: str | None) -> dict[str, Any]:
 
 
 class Basis:
-    """What conversations over different documents share: store, model, tables and web search.
+    """The store, model, tables and web search that conversations over different documents share.
 
-    They are opened at once, so that an error in them is raised before documents are encoded.
+    All are opened here, so that their errors are raised before documents are encoded.
     """
 
     def __init__(self, options: ConversationOptions, where: str | Path | None) -> None:
@@ -140,7 +140,7 @@ class Basis:
         from langgraph_convcoa.graph import build_graph
 
         actions = [*self.tables]
-        # An engine does not list its documents.
+        # An overview needs the list of all documents, which an engine does not have.
         if retriever is not None and retriever.corpus.complete:
             from langgraph_convcoa.actions.overview import Overview
 
@@ -150,7 +150,7 @@ class Basis:
 
             pages = None if self.options.no_cache else cache_folder() / "web.sqlite"
             encoder = None if retriever is None else retriever.encoder
-            # After the tables: without a model a question that fits no description goes to the first action.
+            # Added after the tables: without a model, a question that fits no description goes to the first action.
             actions.append(WebQuerying(self.search, encoder=encoder, cache=pages))
         # The address is also used for models that a run names.
         url = self.options.base_url
@@ -165,7 +165,7 @@ class Basis:
 
 
 def open_session(options: ConversationOptions, command: str) -> Session:
-    """Open a session over documents, tables and the web, answered by a model or, without one, by extraction."""
+    """Open a session over documents, tables and the web. Without a model, answers are extracted from the evidence."""
     thread = "default" if options.thread is None else thread_name(options.thread)
     options.check(command)
     docs = documents_of(options.docs, named_index(options.docs, options.index))
@@ -180,6 +180,6 @@ def open_documents(docs: str, options: ConversationOptions) -> HopfieldRetriever
     """Open the documents or the index at a path, with a progress bar for the encoding."""
     cache = not options.no_cache
     retriever = open_retriever(docs, graph=options.graph, max_mb=options.max_mb, cache=cache, progress=True)
-    # An encoder that does not fit is refused now. It is also loaded now, so that the first look-up is fast.
+    # Load the encoder now: a wrong encoder raises an error before the first question, and the first look-up is fast.
     retriever.check_encoder()
     return retriever

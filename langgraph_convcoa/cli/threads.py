@@ -102,7 +102,7 @@ def import_thread(
     thread: Annotated[str | None, option("T", "Another name than the one it had.")] = None,
     store: _Store = None,
 ) -> None:
-    """Import a conversation that was exported; it continues where it was.
+    """Import an exported conversation, to continue it where it ended.
 
     [bold]Examples[/bold]
       convcoa threads import thesis.json
@@ -120,7 +120,7 @@ def import_thread(
 def delete(
     thread: _Name, store: _Store = None, yes: Annotated[bool, option(None, "Do not ask.", "--yes", "-y")] = False
 ) -> None:
-    """Delete a conversation with everything that the store's files hold of it.
+    """Delete a conversation, and all that the store's files hold of it.
 
     [bold]Examples[/bold]
       convcoa threads delete thesis

@@ -39,7 +39,7 @@ _NOT_IN_CARD = ("data", "out", "resume", "device", "logs", "as_json", "no_cache"
 
 @dataclass(frozen=True)
 class TrainingOptions:
-    """What is trained, and for how long."""
+    """The options of `convcoa train`: the kind of model, and the length of the training."""
 
     head: Annotated[bool, _kind(None, "Only the head: weights on frozen vectors, in a minute or so.", "--head")] = False
     start: Annotated[Path | None, _kind("DIR", "Train this model's query encoder further, with the DPR loss.")] = None
@@ -48,9 +48,9 @@ class TrainingOptions:
     encoder: Annotated[str | None, _kind("NAME", "sentence-transformers model or folder; all-MiniLM-L6-v2 without it.")] = None
     encoder_dtype: Annotated[str, _kind("TYPE", "What the frozen encoder computes in: int8 or float32.")] = "int8"
     steps: Annotated[int | None, _length("N", "Batches; enough to see all data by default.", min=1)] = None
-    batch_size: Annotated[int | None, _length("N", "Questions a step.", min=2)] = None
+    batch_size: Annotated[int | None, _length("N", "Questions per step.", min=2)] = None
     learning_rate: Annotated[float | None, _length("X", "Peak learning rate.")] = None
-    seed: Annotated[int, _length("S", "Of everything that is drawn; 0 by default.", min=0)] = 0
+    seed: Annotated[int, _length("S", "Seed of all random draws; 0 by default.", min=0)] = 0
 
     def settings(self) -> HeadSettings | QueryEncoderSettings:
         """The settings of the training. Raises InputError if options contradict each other."""
@@ -84,8 +84,8 @@ def train(
 ) -> None:
     """Train a model for the retriever on conversations; a split "dev" of the data is left out.
 
-    Without --head a query encoder is trained: a copy of the encoder that reads a question with its turns. Passages stay as
-    they are indexed. Ctrl-C stops after the current step; run it again with --resume to finish. It needs the extra `train`.
+    Without --head a query encoder is trained: a copy of the encoder that reads a question with earlier turns. Indexed passages
+    do not change. Ctrl-C stops after the current step; run it again with --resume to finish. It needs the extra `train`.
 
     [bold]Examples[/bold]
       convcoa train data/my_conversations --out my.model
@@ -93,7 +93,7 @@ def train(
       convcoa train data/mine --out small.model --head
       convcoa evaluate retrieval data/mine --model my.model
     """
-    # Before transformers' Trainer is imported, which fails without accelerate.
+    # Checked before transformers' Trainer is imported, because that import fails without accelerate.
     require("training", "train", "accelerate", *(["tensorboard"] if logs is not None else []))
     settings = options.settings()
     from langgraph_convcoa.cli.documents import open_cache
@@ -217,22 +217,22 @@ class PlannerOptions:
     k: Annotated[int | None, _turn("N", "Passages for each sub-question.", "-k", "--k", min=1, max=100)] = None
     evidence: Annotated[bool, _turn(None, "Look the question up first, as build_graph does.", "--evidence")] = False
     reasoner: Annotated[str, _turn("NAME", "Writes the second call: extractive, base or a chat model.")] = "extractive"
-    weights: Annotated[str, _reward("A=X,B=Y", "Of final, kept, hallucinated, retrieval, malformed.")] = ""
+    weights: Annotated[str, _reward("A=X,B=Y", "Weights of final, kept, hallucinated, retrieval, malformed.")] = ""
     match: Annotated[str, _reward("em|cover_em|f1", "When a final answer is right.")] = "cover_em"
     own: Annotated[str | None, _reward("MODULE:NAME", "Your function (plan, output, references) -> number.")] = None
     steps: Annotated[int, _updates("N", "Updates of the weights.", min=1)] = 200
-    questions: Annotated[int, _updates("N", "Questions a step.", min=1)] = 4
-    group: Annotated[int, _updates("N", "Plans sampled for each.", min=2)] = 4
-    longest: Annotated[int, _updates("N", "Tokens of a plan.", min=8)] = 256
-    learning_rate: Annotated[float, _updates("X", "The highest.")] = 1e-5
+    questions: Annotated[int, _updates("N", "Questions per step.", min=1)] = 4
+    group: Annotated[int, _updates("N", "Plans sampled for each question.", min=2)] = 4
+    longest: Annotated[int, _updates("N", "Maximum number of tokens of a plan.", min=8)] = 256
+    learning_rate: Annotated[float, _updates("X", "Peak learning rate.")] = 1e-5
     beta: Annotated[float, _updates("X", "Weight of the KL term.", min=0.0)] = 0.04
-    temperature: Annotated[float, _updates("X", "Of the sampled plans.")] = 1.0
-    rank: Annotated[int, _updates("N", "Of LoRA.", min=1)] = 16
+    temperature: Annotated[float, _updates("X", "Temperature of the sampled plans.")] = 1.0
+    rank: Annotated[int, _updates("N", "Rank of LoRA.", min=1)] = 16
     layers: Annotated[int | None, _updates("N", "LoRA in the last N layers; in all by default.", min=1)] = None
     full: Annotated[bool, _updates(None, "Train all weights instead of LoRA.", "--full")] = False
     vllm: Annotated[bool, _updates(None, "Sample with vLLM.", "--vllm/--no-vllm")] = False
     checkpoint_every: Annotated[int, _run("N", "Steps between two checkpoints.", min=1)] = 10
-    seed: Annotated[int, _run("S", "Of everything that is drawn.", min=0)] = 0
+    seed: Annotated[int, _run("S", "Seed of all random draws.", min=0)] = 0
 
     def reward(self) -> RewardSettings:
         from pydantic import ImportString, TypeAdapter, ValidationError

@@ -1,4 +1,4 @@
-"""Labelled claims with evidence, and answers rated by people: from the package, and from files of the same form."""
+"""Labelled claims with evidence, from the package or a file, and files of answers that people rated."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ def packaged_claims(part: Literal["train", "test"] = "test") -> list[LabelledCla
 
 
 def read_claims(path: str | Path) -> Iterator[LabelledClaim]:
-    """Claims of a file, .jsonl or .jsonl.gz, in one of two forms.
+    """Read the claims of a file, .jsonl or .jsonl.gz, in one of two forms.
 
     A row of the package has title, text and claims (a list of claim, supported, kind). A row of a labelled set has claim,
-    evidence (a list of texts) and label: 2 is fully supported, 0 and 1 are not. InputError for other rows.
+    evidence (a list of texts) and label: 2 is fully supported, 0 and 1 are not. Raises InputError for other rows.
     """
     for row in json_lines(Path(path)):
         if "claims" in row:
@@ -66,8 +66,8 @@ class RatedAnswer:
 
     answer: str
     evidence: tuple[tuple[str, str], ...]
-    faithfulness: float  # the mean of their ratings, from 1 (not) to 4 (fully)
-    question: str = ""  # the question that it answers
+    faithfulness: float  # the mean of people's ratings, from 1 (not faithful) to 4 (fully faithful)
+    question: str = ""  # the answered question
     history: tuple[tuple[str, str], ...] = ()  # earlier questions of the conversation with their answers
 
 
@@ -77,9 +77,9 @@ def has_ratings(path: str | Path) -> bool:
 
 
 def read_rated_answers(path: str | Path) -> Iterator[RatedAnswer]:
-    """Answers of a .jsonl or .jsonl.gz file whose rows have response, passages (a list of texts) and faithfulness (1 to 4).
+    """Read rated answers. Rows of the .jsonl[.gz] file have response, passages (a list of texts) and faithfulness (1 to 4).
 
-    A row may have `turns`: a list of {"speaker": "user" or "agent", "text"}, the last of them the question.
+    A row may have `turns`: a list of {"speaker": "user" or "agent", "text"}. The last turn is the question.
     """
     for row in json_lines(Path(path)):
         rating = row.get("faithfulness")

@@ -31,8 +31,8 @@ class Query:
     id: str
     question: str
     history: tuple[tuple[str, str], ...] = ()  # Earlier pairs of question and answer, oldest first.
-    gold: tuple[str, ...] = ()  # Ids of the passages that answer it.
-    rewrite: str = ""  # The question in full.
+    gold: tuple[str, ...] = ()  # Ids of the passages that answer the question.
+    rewrite: str = ""  # The question in words that need no history.
     answer: str = ""  # The reference answer, by default the first of the references.
     split: str = ""  # "train", "dev", ...
     conversation: str = ""  # Id of its conversation.
@@ -48,7 +48,7 @@ class Query:
 
     @property
     def conversation_id(self) -> str:
-        """The id of the conversation, or of the row if there is none."""
+        """The id of the conversation; without a conversation, the id of the query."""
         return self.conversation or self.id
 
     @property
@@ -59,14 +59,14 @@ class Query:
 
 @dataclass(frozen=True)
 class Dataset:
-    """Queries and the passages to search (empty if the set has none). `name` is the name of the folder or file."""
+    """Queries and the passages to search (`corpus`, which may be empty). `name` is the name of the folder or file."""
 
     name: str
     queries: tuple[Query, ...]
     corpus: tuple[Document, ...]
 
     def answerable(self, ids: Collection[str]) -> tuple[Query, ...]:
-        """The queries with a gold passage among the documents with some ids. Raises InputError if there are none."""
+        """The queries with a gold passage whose id is in `ids`. Raises InputError if there are none."""
         found = tuple(query for query in self.queries if any(identity in ids for identity in query.gold))
         if not found:
             first = next((query for query in self.queries if query.gold), None)
@@ -76,7 +76,7 @@ class Dataset:
 
 
 def splits_of(queries: Iterable[Query]) -> str:
-    """The splits that queries have, for messages."""
+    """Names of the splits of queries, for messages."""
     return ", ".join(sorted({query.split for query in queries if query.split})) or "none"
 
 
@@ -91,7 +91,7 @@ def passage(identity: str, text: str, *titles: str) -> Document:
 
 @dataclass(frozen=True)
 class Split:
-    """The queries of a part of a data set with its whole corpus."""
+    """A part of a data set: some of the queries, and the whole corpus."""
 
     dataset: Dataset
     name: str  # "train" or "dev", or the share of the conversations if they are split by a hash.
@@ -113,8 +113,8 @@ def in_dev_part(conversation: str, share: float = DEV_SHARE) -> bool:
 def split_part(dataset: Dataset, part: Part, *, dev_share: float = DEV_SHARE) -> Split:
     """The training or the development part. Raises InputError if it is empty.
 
-    If the data has a split "dev", the training part has the queries of "train" or no split whose conversations are not in
-    "dev". Otherwise a hash of the conversations' ids puts a `dev_share` of them into the development part.
+    If the data has a split "dev", the training part has the queries of "train" and those without a split, except the
+    conversations of "dev". Otherwise a hash of the id puts the share `dev_share` of the conversations into "dev".
     """
     dev = [query for query in dataset.queries if query.split == "dev"]
     trainable = [query for query in dataset.queries if query.split in ("train", "")]

@@ -1,4 +1,4 @@
-"""The readers of data sets (own folders, BEIR folders and published files), and of their passages, which are streamed."""
+"""Readers of data sets: own folders, BEIR folders and published files. Passages alone can be streamed."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _FORMATS: tuple[tuple[Callable[[Row], bool] | set[str], Callable[[Row], Entries]
     ({"question", "entities", "answers"}, questions.read_compmix),
     ({"Id", "Question", "Answer", "Temporal question type"}, questions.read_timequestions),
 )
-"""How the first row of a file shows the format (by keys, or by a function), and the reader of its rows."""
+"""For each format: the keys, or a function, that recognise a file's first row, and the reader of the rows."""
 _JOINED = {questions.read_socialiqa: questions.join_labels, questions.read_strategyqa: questions.join_paragraphs}
 """For formats of several files, the function that joins their rows."""
 _ID_KEYS = ("id", "_id", "passage_id")
@@ -56,7 +56,7 @@ _FILES = (".jsonl", ".jsonl.gz", ".tsv", ".tsv.gz")
 def load_dataset(
     path: str | Path, *, split: str | None = None, max_passages: int | None = None, passages: Needed = "required"
 ) -> Dataset:
-    """Read a data set: a folder of `queries.jsonl[.gz]` and `corpus.jsonl[.gz]`, or one in a published format.
+    """Read a data set: a folder of `queries.jsonl[.gz]` and `corpus.jsonl[.gz]`, or a published data set.
 
     A query is `{"id", "question", "history": [[question, answer], ...], "gold": [passage ids], ...}`, a passage
     `{"id", "title", "text"}`; only `id`, `question` and `text` are required. `answers` holds several right answers.
@@ -92,10 +92,10 @@ def load_dataset(
 def load_part(
     path: str | Path, split: str | None = None, *, max_passages: int | None = None, passages: Needed = "required"
 ) -> tuple[Dataset, str]:
-    """Read the queries of one split with the whole corpus. Returns them and a name of that part.
+    """Read the queries of one split with the whole corpus. Returns the data set and the name of the part.
 
-    All queries if `split` is None. If the data has no split "dev", "dev" is the part that training leaves out (`split_part`).
-    The other arguments are as for `load_dataset`.
+    If `split` is None, all queries are read. If the data has no split "dev", "dev" is the part that training leaves out
+    (`split_part`). The other arguments are as for `load_dataset`.
     """
     dataset = load_dataset(path, max_passages=max_passages, passages=passages)
     if split is None:
@@ -171,7 +171,7 @@ def _read_published(path: Path) -> Entries | None:
     first: Any = None
     rows: Iterator[Row] = iter(())
     if name.endswith(".csv"):
-        # Only the names are read: the folder may hold other tables.
+        # Only the names of the columns are read: the folder may hold tables that are no data set.
         _, names = next(text_lines(path), (1, ""))
         # For csv a lone carriage return ends a line too.
         known = set(next(csv.reader(names.splitlines()), [])) >= questions.TRUTHFULQA
@@ -245,7 +245,7 @@ def find_file(folder: Path, stem: str) -> Path | None:
 def collect_passages(
     files: Iterable[Path], carried: Iterable[Document], wanted: Collection[str], limit: int | None
 ) -> list[Document]:
-    """The passages of files and those of question files (`carried`), each id once.
+    """The passages of passage files (`files`) and of question files (`carried`), each id once.
 
     With a limit, about that many passages are kept: the wanted ones (by id, or by page of QReCC) and the first others.
     """

@@ -111,7 +111,7 @@ def json_document(path: Path) -> Any:
 
 
 def table_rows(path: Path, delimiter: str = "\t") -> Iterator[Row]:
-    """The rows of a CSV or TSV file under the names of its first line, read as they are needed."""
+    """The rows of a CSV or TSV file, read as they are needed. The first line names the fields."""
     reader = csv.reader((text for _, text in text_lines(path)), delimiter=delimiter)
     try:
         names = _long_row(reader) or []
@@ -127,7 +127,7 @@ def table_rows(path: Path, delimiter: str = "\t") -> Iterator[Row]:
 
 
 def _long_row(reader: Iterator[list[str]]) -> list[str] | None:
-    """The next row. A field may be longer than csv's 128 KiB; that limit belongs to the process, so it is restored."""
+    """Read the next row without csv's limit of 128 KiB for a field. The limit is global, so it is restored."""
     usual = csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
     try:
         return next(reader, None)

@@ -19,9 +19,9 @@ from typing import Any, TypeVar
 from urllib.parse import quote, quote_plus, unquote
 
 _Word = TypeVar("_Word", bound=str)
-_LONGEST_MESSAGE = 4_000  # Longest message, in characters: it may repeat the content of a damaged file.
+_LONGEST_MESSAGE = 4_000  # Longest message, in characters. A message may quote a damaged file.
 HIDDEN = "[hidden]"
-LONGEST = 20_000  # Longest text that is kept, in characters. All patterns take linear time.
+LONGEST = 20_000  # Longest text that `redact` returns, in characters. Every pattern takes linear time.
 
 _WORDS = (
     r"passw(?:or)?d|passphrase|pwd|secret|token|credentials?|session[-_]?id|signature"
@@ -45,7 +45,7 @@ _PATTERNS = tuple(
         (rf"(authorization{_IS})(?:{_QUOTED}|Digest\s[^\n]{{0,4000}}|(?:{_SCHEMES}\s{{1,5}})?{_PLAIN})", rf"\g<1>{HIDDEN}"),
         (rf"((?:set-)?cookie{_IS})(?:{_QUOTED}|[^\n]{{1,4000}})", rf"\g<1>{HIDDEN}"),
         (rf"\bbearer\s{{1,5}}{_VALUE}", HIDDEN),
-        # Names and values in any notation. The words of the second pattern have other meanings too, except in `name=value`.
+        # Names and values in any notation. The words of the second pattern are common: only quotes or `=` make them names.
         (rf"((?:{_WORDS}){_IS}){_VALUE}", rf"\g<1>{HIDDEN}"),
         (
             rf"((?:key|sig|(?<![a-z])(?:pass|pw|auth))(?:\\{{0,4}}[\"']\s{{0,5}}[:=,]\s{{0,5}}|=|%3d)){_VALUE}",
@@ -114,13 +114,13 @@ class StoreError(ConvCoAError):
 
 
 class ThreadBusyError(StoreError):
-    """Another program is in a turn of the thread."""
+    """Another program is running a turn of the thread."""
 
 
 def first_line(error: BaseException, secrets: Collection[str] = (), *, named: bool = False) -> str:
     r"""The first line of an error's message, without secrets; the name of its class if there is no message.
 
-    `secrets` are hidden, and all that looks like a secret. With `named` the name of the class stands before the message.
+    `secrets` and all that looks like a secret are hidden. With `named` the name of the class stands before the message.
 
     Example:
         >>> first_line(KeyError()), first_line(ValueError("It is full.\nTry again."), named=True)
@@ -171,7 +171,7 @@ def is_ambiguous(address: str) -> bool:
 
 
 def secrets_of(thing: object) -> set[str]:
-    """The secrets in an object: attributes of it and its parts that are named like a secret or typed `SecretStr`.
+    """The secrets in an object and its parts: attributes that are named like a secret or have the type `SecretStr`.
 
     Example:
         >>> from types import SimpleNamespace
@@ -208,7 +208,7 @@ def _parts(name: str, value: object) -> Iterator[tuple[str, Any]]:
 
 
 def _looks_secret(value: str) -> bool:
-    """True if a word holds a digit, or a capital letter inside: it is probably no word of a sentence."""
+    """True if a word contains a digit or a capital letter after the first letter, as few words of a sentence do."""
     return any(ch.isdigit() for ch in value) or (value[1:] != value[1:].lower() and not value.isupper())
 
 
@@ -229,7 +229,7 @@ def require(what: str, extra: str, *packages: str) -> None:
 
 
 def one_of(setting: str, value: str, known: Sequence[_Word]) -> _Word:
-    """The value, if it is one of the words. Raises InputError otherwise.
+    """Return the value if it is a known word. Raises InputError otherwise.
 
     Example:
         >>> one_of("dtype", "int8", ("float32", "int8"))

@@ -1,7 +1,7 @@
 """Metrics of answers and rankings, and tests of significance.
 
 The relevance of a ranked document is binary; an id counts once, at its first place. Without a gold id all metrics of rankings
-raise ValueError, except `reciprocal_rank`. Intervals and tests are over conversations, whose questions are alike.
+raise ValueError, except `reciprocal_rank`. Intervals and tests are over conversations: questions of one are similar.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def answer_metrics(answer: str, references: Sequence[str]) -> dict[str, float]:
     """Measures of a printed answer, each in [0, 1] and the best over the references; blank references are ignored.
 
     "em", "cover_em" and "f1" are those of `match_answer`. "rouge_l" (F of the longest common subsequence, words stemmed) is
-    there if rouge-score is installed (extra `evaluate`). All are 0 for a refusal. Empty if no reference is known.
+    there if rouge-score is installed (extra `evaluate`). All are 0 for a refusal. Returns {} if no reference is known.
 
     Example:
         >>> found = answer_metrics("It was Ada Lovelace [1].", ["Ada Lovelace", "Lady Lovelace"])
@@ -47,7 +47,7 @@ def answer_metrics(answer: str, references: Sequence[str]) -> dict[str, float]:
 
 
 def refuses(answer: str) -> bool:
-    """Whether an answer says plainly that nothing was found; the nearest passage may follow.
+    """True if an answer begins by saying that nothing was found. The nearest passage may follow.
 
     Example:
         >>> refuses("I found nothing about this in the documents. The nearest passage is “Oslo” [1]."), refuses("Oslo [1].")
@@ -148,7 +148,7 @@ def paired_test(differences: Sequence[Sample], *, resamples: int = 9999, seed: i
     Under the null hypothesis the two methods are exchangeable, so that the signs of a conversation's differences can be
     flipped together (Smucker et al. 2007). With few conversations all signs are tried, else `resamples` random draws.
 
-    `differences` are one method's measures minus the other's, for each source. Returns p, (m,); 1 if all are equal.
+    `differences` are one method's measures minus the other's, for each source. Returns p, (m,); p is 1 without a difference.
     """
     totals = [sample.totals() for sample in differences]
     shares = np.concatenate([sums / counts.sum() / len(differences) for sums, counts in totals])

@@ -48,7 +48,7 @@ class RunPlan:
     split: str | None = "dev"  # only questions of this split, see `load_part`; all when None
     sample: int | None = 1000  # whole conversations are drawn until they hold this many questions; all when None
     seed: int = 0  # seed of the sample, the intervals and the tests
-    # What is searched instead of the data's own passages, with a name for the settings.
+    # A name for the settings, and a function that opens the retriever to search instead of the data's own passages.
     retriever: tuple[str, Callable[[], BaseRetriever]] | None = None
     k: int | None = None  # passages for each search; 5 with a model and 10 without when None
     timeout: float | None = None  # seconds to wait for a reply of a model that is given by name
@@ -74,7 +74,7 @@ def evaluate_methods(
 ) -> RunReport:
     """Run methods over the same questions, model and retriever, and report; the same call resumes a run that was stopped.
 
-    The report is in the run's folder too, as Markdown and JSON. `methods` are those that the plan can name. To add
+    The report is in the run's folder too, as Markdown and JSON. `methods` are the methods that the plan can name. To add
     your own, give `{**METHODS, ...}`.
     """
     check_methods(plan.methods, methods, model=plan.model is not None)

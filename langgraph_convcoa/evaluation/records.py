@@ -24,17 +24,17 @@ class Turn:
     id: str
     conversation: str
     question: str
-    history: History = ()  # with the method's own answers, or the gold ones
+    history: History = ()  # with the method's own answers, or the gold answers
 
 
 @dataclass(frozen=True)
 class Outcome:
     """What a method returns for a question."""
 
-    answer: str  # as a user would see it
+    answer: str  # the answer that a user would see
     passages: tuple[str, ...] = ()  # ids of the retrieved passages in the order of retrieval, each once
-    chain: tuple[ChainItem, ...] = ()  # the solved sub-questions, of methods that verify guesses
-    malformed: int = 0  # replies of the model without the form that the method asks for
+    chain: tuple[ChainItem, ...] = ()  # the solved sub-questions, if the method verifies guesses
+    malformed: int = 0  # number of the model's replies that are not in the form that the method asks for
 
 
 @dataclass(frozen=True)
@@ -56,9 +56,9 @@ class Answered:
     id: str
     conversation: str
     question: str
-    round: int  # its place in its conversation, from 1
+    round: int  # the place of the question in its conversation, from 1
     references: tuple[str, ...]  # the answers that count as right; empty if none is known
-    gold: tuple[str, ...] = ()  # ids of the passages that answer it
+    gold: tuple[str, ...] = ()  # ids of the passages that answer the question
     answer: str = ""
     passages: tuple[str, ...] = ()
     chain: tuple[ChainItem, ...] = ()
@@ -72,7 +72,7 @@ ANSWERED = TypeAdapter(Answered)  # Checks and reads a line of `answers.jsonl`.
 
 
 def found_gold(passages: Collection[str], gold: Collection[str]) -> bool:
-    """Whether a passage that answers the question, or a part of one, was retrieved.
+    """True if a gold passage, or a part of a gold passage, was retrieved.
 
     Example:
         >>> found_gold(["a#2", "c"], ["a"]), found_gold(["c"], ["a"])
@@ -143,7 +143,7 @@ def own_history(question: Query, earlier: Sequence[Query], answers: Mapping[str,
     """
     pairs: list[tuple[str, str]] = []
     before = len(earlier)
-    # From the end: if a question was asked twice, the order decides which one is meant.
+    # Read from the end: if a question was asked twice, its place decides which of the two it is.
     for asked, gold in reversed(question.history):
         place = next((n for n in range(before - 1, -1, -1) if _plain(earlier[n].question) == _plain(asked)), None)
         if place is None:

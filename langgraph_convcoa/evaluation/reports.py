@@ -52,7 +52,7 @@ class Table:
         return "\n".join([*([f"## {self.title}", ""] if self.title else []), *([self.note, ""] if self.note else []), *lines])
 
     def __rich__(self) -> rich_table.Table:
-        # As `Text`, since rich reads a string as markup.
+        # `Text`, because rich would read a string as markup.
         shown = rich_table.Table(
             title=Text(self.title) if self.title else None, caption=Text(self.note) if self.note else None
         )
@@ -65,7 +65,7 @@ class Table:
 
 
 class Report:
-    """Base of the result of a measurement, a dataclass: tables for a person, `to_dict` for a program."""
+    """Base of the dataclasses with the results of a measurement: `tables` for a person, `to_dict` for a program."""
 
     def tables(self) -> Sequence[Table]:
         """All tables, in the order in which they are read."""
@@ -100,7 +100,7 @@ class Quality:
     mean: float
     low: float
     high: float
-    p: float | None  # of a paired randomisation test against the first method; None for the first
+    p: float | None  # p of a paired randomisation test against the first method; None for the first method
     questions: int
 
 
@@ -108,21 +108,21 @@ class Quality:
 class MarkFigures:
     """A method's marks."""
 
-    means: dict[str, float]  # by criterion, 0 to 2
-    total: Quality  # 0 to 8
+    means: dict[str, float]  # the mean mark for each criterion, 0 to 2
+    total: Quality  # the sum of an answer's marks, 0 to 8
     right: float  # share of the answers with the full mark for "correct"
     malformed: int  # answers without readable marks; they do not count
 
 
 @dataclass(frozen=True)
 class PreferenceFigures:
-    """A method's answers in pairs with the answers of the first method."""
+    """How a method's answers compare with the first method's answers to the same questions."""
 
     wins: int
     ties: int
     losses: int
     malformed: int
-    p: float | None  # of a sign test of wins against losses
+    p: float | None  # p of a sign test of wins against losses
 
 
 @dataclass(frozen=True)
@@ -130,25 +130,25 @@ class MethodFigures:
     """All figures of a method."""
 
     method: str
-    asked: int  # including the questions that failed
+    asked: int  # number of questions, including those that failed
     failed: int
-    errors: dict[str, int]  # the commonest reasons with their counts
-    malformed: int  # replies of the model without the form that was asked for
+    errors: dict[str, int]  # the most frequent errors with their counts
+    malformed: int  # number of the model's replies that are not in the form that the method asks for
     without_reference: int  # questions without a known answer; they count in the costs only
     refused: float  # share of plain refusals
-    quality: dict[str, Quality]  # by measure; a question that failed counts 0
-    gold_found: float | None  # share of questions with a gold passage among those retrieved
-    costs: dict[str, float]  # means over the questions
+    quality: dict[str, Quality]  # the figures for each measure; a question that failed counts 0
+    gold_found: float | None  # share of questions for which a gold passage was retrieved
+    costs: dict[str, float]  # mean costs of a question
     marks: MarkFigures | None = None
     preference: PreferenceFigures | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunReport(Report):
-    """The figures of a run by method. All others are tested against the first method."""
+    """The figures of a run by method. All other methods are tested against the first method."""
 
     methods: tuple[MethodFigures, ...]  # methods without an answer yet are left out
-    settings: dict[str, Any]  # as in the run's folder
+    settings: dict[str, Any]  # the settings in the run's folder
     folder: str
     questions: int
     conversations: int
@@ -324,7 +324,7 @@ def _figures_of(method: str, answers: Mapping[str, Sequence[Answered]], verdicts
 def _quality_of(
     values: Mapping[str, tuple[str, float]], others: Mapping[str, tuple[str, float]] | None = None, seed: int = 0
 ) -> Quality:
-    """Mean, interval and test of values. Each question has a conversation and a value; `others` are the first method's."""
+    """Mean, interval and test. `values` has each question's conversation and value; `others` has those of the first method."""
     column = np.array([[value] for _, value in values.values()])
     low, high = bootstrap_interval([Sample(column, [conversation for conversation, _ in values.values()])], seed=seed)
     p = None
@@ -350,7 +350,7 @@ def mark_figures(marked: Sequence[Marked], first: Sequence[Marked] | None = None
 
 
 def preference_figures(method: str, preferences: Sequence[Preference]) -> PreferenceFigures | None:
-    """The wins and losses of a method in its pairs; None if it has no pairs."""
+    """The wins and losses of a method against the first method; None if no answers were compared."""
     pairs = [one for one in preferences if method in (one.first, one.second)]
     if not pairs:
         return None
@@ -363,7 +363,7 @@ def preference_figures(method: str, preferences: Sequence[Preference]) -> Prefer
 
 
 def _values(answers: Sequence[Answered], measure: str) -> dict[str, tuple[str, float]]:
-    """Conversation and value of each question with a known answer; 0 if it failed."""
+    """Conversation and value of each question with a known answer. The value is 0 if the question failed."""
     return {
         answer.id: (answer.conversation, 0.0 if answer.error else answer.metrics[measure])
         for answer in answers

@@ -30,7 +30,7 @@ _FAITHFUL, _FULLY = 3.0, 4.0
 
 @dataclass(frozen=True)
 class AcceptedRow:
-    """The true and false claims of a kind, and the share of each that the verifier accepts; None without such claims."""
+    """Numbers of true and false claims of a kind, and the accepted share of each; a share is None without such claims."""
 
     kind: str
     true: int
@@ -46,14 +46,14 @@ class AcceptedRow:
 
 @dataclass(frozen=True)
 class VerifierRow:
-    """A verifier over all claims."""
+    """The figures of a verifier over all claims."""
 
     verifier: str
     threshold: float
     auc: float
     all: AcceptedRow
     kinds: tuple[AcceptedRow, ...]
-    # For each fifth of [0, 1]: claims, their mean probability, and the share that is true.
+    # For each fifth of [0, 1]: the number of claims, their mean probability, and the share of true claims.
     calibration: tuple[tuple[int, float | None, float | None], ...]
     thresholds: tuple[tuple[float, float, float], ...]  # T, and the shares of true and of false claims that it accepts.
     milliseconds: float
@@ -154,13 +154,13 @@ def _share(values: npt.NDArray[Any]) -> float | None:
 
 @dataclass(frozen=True)
 class RatingsRow:
-    """A verifier over all answers; the score of an answer is the mean of its sentences' scores."""
+    """The figures of a verifier over all answers. The score of an answer is the mean of its sentences' scores."""
 
     verifier: str
-    auc: float  # of the scores, between answers rated at least 3 and the others
-    spearman: float  # between scores and ratings
-    rejected: float  # share of sentences in answers rated 4 that the verifier does not support
-    sentences: int  # in answers rated 4
+    auc: float  # AUC of the scores: answers rated at least 3 against the others
+    spearman: float  # rank correlation of scores and ratings
+    rejected: float  # share of the sentences in answers rated 4 that the verifier does not support
+    sentences: int  # number of sentences in answers rated 4
 
 
 @dataclass(frozen=True)
@@ -184,8 +184,8 @@ def evaluate_ratings(
 ) -> RatingsReport:
     """Score the sentences of rated answers as a graph does, against their passages and the conversation.
 
-    Answers that claim nothing ("I do not know") are left out. Raises InputError if all answers are faithful or none is, and
-    for the reasons of `evaluate_verification`.
+    Answers that claim nothing ("I do not know") are left out. Raises InputError if there are no faithful or no unfaithful
+    answers, and for the reasons of `evaluate_verification`.
     """
     # What a sentence claims does not depend on the verifier.
     claimed = [answer for answer in answers if _claims(answer, LexicalVerifier())]

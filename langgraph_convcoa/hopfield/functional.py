@@ -44,7 +44,7 @@ def check_activation(name: str) -> Activation:
 def sparsemax(scores: Tensor, *, beta: float | Tensor = 1.0, mask: Tensor | None = None) -> Tensor:
     """The Euclidean projection of `beta * scores` on the simplex (Martins & Astudillo 2016; Pan et al. 2024b, section 4).
 
-    Arguments and weights as for `associate`. At beta = 0 the weights are uniform, at infinity uniform over the largest scores.
+    Arguments are as for `associate`. At beta = 0 all weights are equal; at infinity the largest scores share the weight.
 
     Example:
         >>> sparsemax(torch.tensor([1.0, 0.5, -0.5])).tolist()
@@ -65,7 +65,7 @@ def sparsemax(scores: Tensor, *, beta: float | Tensor = 1.0, mask: Tensor | None
 def entmax15(scores: Tensor, *, beta: float | Tensor = 1.0, mask: Tensor | None = None) -> Tensor:
     """1.5-entmax over the last dimension, exact by sorting (Peters, Niculae & Martins 2019, algorithm 2).
 
-    The weights are `max(beta * scores / 2 - tau, 0) ** 2`; tau makes them add up to one. Otherwise as `sparsemax`.
+    The weights are `max(beta * scores / 2 - tau, 0) ** 2`; tau makes them add up to one. Arguments are as for `associate`.
 
     Example:
         >>> entmax15(torch.tensor([2.0, 0.0])).tolist()
@@ -76,17 +76,17 @@ def entmax15(scores: Tensor, *, beta: float | Tensor = 1.0, mask: Tensor | None 
         return scores.clone()
     z = (z / 2).clamp(min=_NONE)
     support = (z.detach() >= _smallest_half(z.detach())) & allowed
-    # With the support known, threshold and gradient have a closed form.
+    # Given the support, the threshold and the gradient have a closed form.
     size = support.sum(dim=-1, keepdim=True).clamp(min=1).to(z.dtype)
     mean = (z * support).sum(dim=-1, keepdim=True) / size
     spread = ((z - mean).square() * support).sum(dim=-1, keepdim=True)
-    # The square roots of weights with sum one have a sum of at least one, so mean - tau >= 1 / size: the root is above 0.
+    # The weights add up to 1, so their square roots add up to at least 1: mean - tau >= 1 / size, and the root is above 0.
     threshold = mean - torch.maximum((1 - spread) / size, size**-2).sqrt()
     return (((z - threshold).clamp(min=0) * support).square()).to(scores.dtype)
 
 
 def _smallest_half(z: Tensor) -> Tensor:
-    """For each row, the smallest half score that has weight: (..., n) -> (..., 1)."""
+    """For each row, the smallest of the halved scores that have weight: (..., n) -> (..., 1)."""
     ordered = z.sort(dim=-1, descending=True).values
     ranks = torch.arange(1, z.shape[-1] + 1, dtype=z.dtype, device=z.device)
     mean = ordered.cumsum(dim=-1) / ranks
@@ -97,7 +97,7 @@ def _smallest_half(z: Tensor) -> Tensor:
 
 
 def softmax(scores: Tensor, *, beta: float | Tensor = 1.0, mask: Tensor | None = None) -> Tensor:
-    """Softmax over the last dimension (Ramsauer et al. 2021). Otherwise as `sparsemax`.
+    """Softmax over the last dimension (Ramsauer et al. 2021). Arguments are as for `associate`.
 
     Example:
         >>> softmax(torch.zeros(3), mask=torch.tensor([True, True, False])).tolist()
@@ -108,7 +108,7 @@ def softmax(scores: Tensor, *, beta: float | Tensor = 1.0, mask: Tensor | None =
 
 
 def scaled(scores: Tensor, beta: float | Tensor = 1.0, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """`beta * (scores - largest score)` over the last dimension, and which entries may have weight: every map starts here.
+    """The first step of every map: `beta * (scores - largest score)`, and a mask of the entries that may have weight.
 
     The shift keeps the largest score exact for every beta. Half precision is scaled in float32. A score of -inf counts as
     masked. In the result the largest score is 0, a masked entry is -inf, and a row without an unmasked entry is all 0.
@@ -127,7 +127,7 @@ def scaled(scores: Tensor, beta: float | Tensor = 1.0, mask: Tensor | None = Non
         return scores, allowed
     top = scores.detach().masked_fill(~allowed, -math.inf).amax(dim=-1, keepdim=True)
     empty = top == -math.inf
-    # Masked entries are 0 until the scores are scaled: 0 * -inf is NaN, at beta = 0 and in the gradient of beta.
+    # Masked entries stay 0 until the scores are scaled: 0 * -inf would be NaN at beta = 0 and in the gradient of beta.
     shifted = (scores - top.masked_fill(empty, 0.0)).masked_fill(~allowed, 0.0)
     betas = torch.as_tensor(beta, dtype=shifted.dtype, device=shifted.device)
     infinite = betas.isinf()
@@ -152,7 +152,7 @@ def conjugate(scores: Tensor) -> Tensor:
 def energy(state: Tensor, patterns: Tensor, beta: float) -> Tensor:
     """E(x) = 1/2 |x|^2 - (1/beta) Psi*(beta Y x).
 
-    `state` x (..., d), `patterns` Y (n, d) -> (...). `beta` is above 0 and finite, else ValueError.
+    `state` x (..., d), `patterns` Y (n, d) -> (...). Raises ValueError unless `beta` is above 0 and finite.
 
     Example:
         >>> patterns = torch.eye(2)
@@ -168,7 +168,7 @@ def energy(state: Tensor, patterns: Tensor, beta: float) -> Tensor:
 def update(state: Tensor, patterns: Tensor, beta: float, mask: Tensor | None = None) -> Tensor:
     """T(x) = sparsemax(beta x Y^T) Y: one step towards the stored patterns.
 
-    E(Tx) <= E(x) - 1/2 |x - Tx|^2, and a pattern y whose product with x exceeds all others by 1/beta is retrieved exactly.
+    E(Tx) <= E(x) - 1/2 |x - Tx|^2. A pattern is retrieved exactly if its product with x exceeds all others by 1/beta.
 
     `state` x (..., d), `patterns` Y (n, d) -> (..., d). `beta` is from 0 to infinity. `mask` (..., n) is True where a pattern
     may be retrieved; a row without such a pattern gives zeros.
@@ -183,7 +183,7 @@ def update(state: Tensor, patterns: Tensor, beta: float, mask: Tensor | None = N
 def similarity(state: Tensor, patterns: Tensor, beta: float) -> tuple[Tensor, Tensor]:
     """sim(z, x) = <T(x), x> (...), and its association weights (..., n) (Pan et al. 2024b, section 4).
 
-    It lies between mean pooling (beta = 0) and the best pattern (beta = infinity). `state` x (..., d), `patterns` Y (n, d).
+    At beta = 0 it is the mean product with the patterns, at infinity the largest. `state` x (..., d), `patterns` Y (n, d).
 
     Example:
         >>> value, weights = similarity(torch.tensor([0.9, 0.1]), torch.eye(2), float("inf"))
@@ -206,7 +206,7 @@ class Converged(NamedTuple):
 def converge(step: Callable[[Tensor], Tensor], state: Tensor, *, max_steps: int = 100, eps: float = 1e-4) -> Converged:
     """Apply `step` until it moves a state by at most `eps`, or `max_steps` times (Pan et al. 2024b, appendix F).
 
-    Each state stops on its own, so its result does not depend on the rest of the batch. No retrieval step raises the `energy`.
+    Each state stops on its own, so its result does not depend on the rest of the batch. `update` never raises the `energy`.
 
     `step` maps states (..., d) to states. `eps` is a Euclidean length; at 0 a state stops only if the step does not change it.
 
@@ -251,8 +251,8 @@ def retrieve(
 ) -> Retrieved:
     """Q_new = act(beta Q K^T) K, `update_steps` times: equation 1 of Pan et al. 2024b, appendix F before W_V.
 
-    This is memory retrieval, the first of the four configurations of appendix F. All steps use the stored patterns. A
-    projection such as W_V is applied once, after the last step.
+    This is memory retrieval, the first of the four configurations of appendix F. A projection such as W_V is no part of a
+    step: the caller applies it once, after the last step.
 
     Q is (..., m, d), K (..., n, d); their leading dimensions broadcast. beta, from 0 to infinity, is a number or a tensor that
     broadcasts to (..., m, 1). The mask broadcasts to (..., m, n) and is True where a query may retrieve a pattern. If a step

@@ -1,4 +1,4 @@
-"""Hopfield layers: three of four configurations (Pan et al. 2024b, app. F). Memory retrieval is `functional.retrieve`.
+"""Hopfield layers: three of the four configurations of Pan et al. 2024b, app. F (the other is `functional.retrieve`).
 
 Heads cut Q and K into equal parts along the association dimension. Each head retrieves in its part with its own beta. W_V
 acts on all parts together. There is no normalisation and no bias.
@@ -18,16 +18,16 @@ from langgraph_convcoa.hopfield.functional import Activation, Retrieved, check_a
 class Dynamics(TypedDict, total=False):
     """How a layer retrieves: keyword arguments that all layers take."""
 
-    heads: int  # Divides the association dimension.
+    heads: int  # Number of heads; it divides the association dimension.
     beta: float | Tensor | None  # A number, or a tensor () or (heads,); 1 / sqrt(association_dim / heads) when None.
-    learn_beta: bool  # Each head learns its beta, as its logarithm.
+    learn_beta: bool  # If True, each head learns the logarithm of its beta.
     activation: Activation  # "sparsemax", "entmax15" or "softmax".
     update_steps: int  # 1 or more.
-    eps: float  # After a step of at most this length a query makes only its last step.
+    eps: float  # A query that moves by at most this length makes only one more step.
 
 
 class HopfieldHeads(nn.Module):
-    """Base of the layers: cuts into heads, retrieves, and applies W_V to all heads."""
+    """Base of the layers: cuts queries and patterns into heads, retrieves, and applies W_V to all heads."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class HopfieldHeads(nn.Module):
         return f"heads={self.heads}, activation={self.activation!r}, update_steps={self.update_steps}"
 
     def _batched(self, given: Tensor, name: str, dim: int) -> Tensor:
-        """Input as (batch, length, dim), with batch 1 if it has none."""
+        """Return the input as (batch, length, dim); batch is 1 for an input without it."""
         if given.ndim not in (2, 3) or given.shape[-1] != dim:
             raise ValueError(f"{name} must be (batch, length, dim) or (length, dim) with dim {dim}, not {tuple(given.shape)}.")
         return given.unsqueeze(0) if given.ndim == 2 else given
@@ -87,7 +87,7 @@ class HopfieldHeads(nn.Module):
         )
 
     def _output(self, found: Retrieved, batched: bool) -> Tensor:
-        """The heads side by side, through W_V: (batch, m, output), without the batch if the input has none."""
+        """Join the heads and apply W_V: (batch, m, dim), without the batch if the input has none."""
         output: Tensor = self.value(found.state.movedim(1, -2).flatten(-2))
         return output if batched else output.squeeze(0)
 
@@ -117,7 +117,7 @@ class SparseHopfield(HopfieldHeads):
 
     @torch.no_grad()
     def identity_(self) -> Self:
-        """Set W_Q, W_K and W_V to the identity: memory retrieval. Raises ValueError if the dimensions differ."""
+        """Set W_Q, W_K and W_V to the identity, for memory retrieval. Raises ValueError if the dimensions differ."""
         for linear in (self.query, self.key, self.value):
             if linear.in_features != linear.out_features:
                 raise ValueError("Identity weights need dim, stored_dim and association_dim to be equal.")
@@ -129,9 +129,9 @@ class SparseHopfield(HopfieldHeads):
     ) -> Tensor:
         """Retrieve from the stored patterns Y with each query of R.
 
-        R is (batch, m, dim), Y (batch, n, stored_dim); either may lack the batch, and is then for all of it. `stored_mask`,
+        R is (batch, m, dim), Y (batch, n, stored_dim). R or Y without a batch is used for the whole batch. `stored_mask`,
         (batch, n) or (n,), is False for padding (the opposite of torch's key_padding_mask). `pair_mask`, (batch, m, n) or
-        (m, n), is True where the query may retrieve the pattern. ValueError for another shape.
+        (m, n), is True where the query may retrieve the pattern. Raises ValueError for another shape.
 
         Returns Z, (batch, m, dim), without the batch if neither input has one; zeros for a query that may retrieve nothing.
         """
@@ -141,7 +141,7 @@ class SparseHopfield(HopfieldHeads):
     def association(
         self, query: Tensor, stored: Tensor, *, stored_mask: Tensor | None = None, pair_mask: Tensor | None = None
     ) -> Tensor:
-        """The weights (batch, heads, m, n) of the stored patterns, by which `forward` retrieves for the same arguments."""
+        """The weights (batch, heads, m, n) that `forward` gives to the stored patterns for the same arguments."""
         return self._attend(*self._project(query, stored), stored_mask, pair_mask).weights
 
     def _project(self, query: Tensor, stored: Tensor) -> tuple[Tensor, Tensor]:
@@ -167,7 +167,7 @@ class SparseHopfieldPooling(HopfieldHeads):
         self.key = nn.Linear(dim, self.association_dim, bias=False)
 
     def forward(self, stored: Tensor, *, stored_mask: Tensor | None = None, pair_mask: Tensor | None = None) -> Tensor:
-        """Retrieve with each prototype: Z, (batch, prototypes, dim) from Y, (batch, n, dim); otherwise as SparseHopfield."""
+        """Retrieve Z (batch, prototypes, dim) from Y (batch, n, dim) with each prototype. Otherwise as SparseHopfield."""
         keys = self.key(self._batched(stored, "stored", self.key.in_features))
         found = self._attend(self.prototypes.unsqueeze(0), keys, stored_mask, pair_mask)
         return self._output(found, batched=stored.ndim == 3)
@@ -189,7 +189,7 @@ class SparseHopfieldLayer(HopfieldHeads):
         self.patterns = _learned(patterns, self.association_dim, "patterns")
 
     def forward(self, query: Tensor, *, pair_mask: Tensor | None = None) -> Tensor:
-        """Retrieve from the learned patterns with each query: Z, (batch, m, dim) from R, (batch, m, dim); n is `patterns`."""
+        """Retrieve Z (batch, m, dim) from the learned patterns with queries R (batch, m, dim). The mask's n is `patterns`."""
         queries = self.query(self._batched(query, "query", self.query.in_features))
         found = self._attend(queries, self.patterns.unsqueeze(0), None, pair_mask)
         return self._output(found, batched=query.ndim == 3)
@@ -216,7 +216,7 @@ def _betas(beta: float | Tensor, heads: int, learn: bool) -> Tensor:
 
 
 def _mask(stored_mask: Tensor | None, pair_mask: Tensor | None, query: Tensor, stored: Tensor) -> Tensor | None:
-    """Both masks as one that broadcasts to (batch, heads, m, n)."""
+    """Join both masks into one mask that broadcasts to (batch, heads, m, n)."""
     batch, m, n = max(len(query), len(stored)), query.shape[1], stored.shape[1]
     mask = None
     for given, name, shape in ((stored_mask, "stored_mask", (n,)), (pair_mask, "pair_mask", (m, n))):

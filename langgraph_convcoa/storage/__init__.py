@@ -1,6 +1,6 @@
 """Conversation stores: an SQLite file on one machine, a PostgreSQL database for many, or memory.
 
-The base class keeps threads in memory. Here is also the format of a stored thread.
+The base class keeps threads in memory. This module also checks the names of threads and has the version of their format.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class ConversationStore:
         return self.shared()
 
     async def erase(self, saver: Any, thread: str) -> None:
-        """Delete a thread while other threads are used."""
+        """Delete a thread. Other threads may be in use."""
         await saver.adelete_thread(thread)
 
     def turn(self, thread: str, wait: float) -> AbstractAsyncContextManager[None]:
@@ -60,7 +60,7 @@ class ConversationStore:
         return nullcontext()
 
     def entry(self, name: str) -> AbstractAsyncContextManager[None]:
-        """Lock an entry of the book, from reading it to writing it."""
+        """Lock an entry of `book`, so that nobody else writes it between a read and a write."""
         return nullcontext()
 
     async def taken(self, threads: Iterable[str]) -> set[str]:
@@ -71,7 +71,7 @@ class ConversationStore:
         """Drop all checkpoints of a thread except the last, which holds the whole thread."""
 
     async def settle(self, saver: Any) -> None:
-        """Complete the writes of a cancelled turn, which lock the store until then."""
+        """Complete the writes of a cancelled turn. Until then they lock the store."""
 
     def scrub(self) -> None:
         """Remove the traces of deleted threads from the store's files."""
@@ -121,7 +121,7 @@ def storable(name: str) -> str:
 
 
 def open_store(where: str | Path | None) -> ConversationStore:
-    """The store at a path or an address, or in memory for None. Nothing is opened or made yet.
+    """Return the store at a path or an address; None means a store in memory. Nothing is opened or made yet.
 
     Example:
         >>> open_store("postgresql://reader:secret@db.example.org/talks").label
@@ -147,7 +147,7 @@ def open_store(where: str | Path | None) -> ConversationStore:
 
 
 def data_folder() -> Path:
-    """The folder CONVCOA_DATA_DIR, or the user's data folder. It is made if missing, for its owner only."""
+    """The folder in CONVCOA_DATA_DIR, or the user's data folder. A missing folder is made; only its owner has access."""
     from platformdirs import user_data_dir
 
     folder = Path(os.environ.get("CONVCOA_DATA_DIR") or user_data_dir("langgraph-convcoa", appauthor=False))

@@ -1,4 +1,4 @@
-"""Locks in a PostgreSQL server. A program has one connection for all its locks; if it dies, the server frees them."""
+"""Locks in a PostgreSQL server. A program has one connection for all its locks. If the program dies, the server frees them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from langgraph_convcoa.storage import CONNECT_SECONDS
 
 _BEAT_SECONDS = 1.0
 _LOST_SECONDS = 15.0  # If a statement has no answer for this many seconds, the connection counts as lost.
-# If a machine vanishes, the server ends its connection after 30 s. By then its program has given up the locks.
+# If a program's machine is cut off, the server ends the connection after 30 s. By then the program has given up its locks.
 _KEEPALIVE = (
     "SELECT set_config('tcp_keepalives_idle', '10', false), set_config('tcp_keepalives_interval', '5', false),"
     " set_config('tcp_keepalives_count', '4', false)"
@@ -45,7 +45,7 @@ class AdvisoryLocks:
     def __init__(self, address: str, lost: Callable[[], Exception]) -> None:
         self._address, self._lost = address, lost
         self._connection: AsyncConnection[TupleRow] | None = None
-        # Before `_LOST_SECONDS` begin: a wait for other statements does not mean that the server is silent.
+        # One statement at a time. `_LOST_SECONDS` are counted only when this lock is held.
         self._asking = asyncio.Lock()
         # The server lets one connection take a lock twice, so the tasks of one program take turns here.
         self._own: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
@@ -70,13 +70,13 @@ class AdvisoryLocks:
         key, end = lock_key(name), time.monotonic() + wait
         own = self._own.setdefault(key, asyncio.Lock())
         try:
-            # Not asked whether it is `locked()`: others may wait for a lock that is free at this moment.
+            # `own.locked()` would not do: it is False for a moment while other tasks wait for the lock.
             async with asyncio.timeout(max(0.0, wait)):
                 await own.acquire()
         except TimeoutError:
             raise busy() from None
         try:
-            # Polled: a statement that waits inside the server would block all others of this program.
+            # Polled: a statement that waits inside the server would block all other statements of this program.
             while (connection := await self._tried(key)) is None:
                 if time.monotonic() >= end:
                     raise busy()
@@ -103,7 +103,7 @@ class AdvisoryLocks:
         return {keys[key] for (key,) in rows}
 
     async def _tried(self, key: int) -> AsyncConnection[TupleRow] | None:
-        """The connection that has the lock now; None if another program has it, or the connection was lost meanwhile."""
+        """Try to take a lock. Returns the connection that has it now, or None if it is taken or the connection was lost."""
         trying = asyncio.ensure_future(self._asked("SELECT pg_try_advisory_lock(%s)", key))
         try:
             connection, [(had,)] = await asyncio.shield(trying)
@@ -146,7 +146,7 @@ class AdvisoryLocks:
         return connection
 
     async def _fetched(self, connection: AsyncConnection[TupleRow], query: str, given: object = None) -> list[TupleRow]:
-        # The connection is cut: to cancel the statement, the driver would ask the server and wait for its answer.
+        # The connection to a silent server is cut. To cancel the statement, the driver would have to wait for the server.
         lost = asyncio.get_running_loop().call_later(_LOST_SECONDS, cut, connection)
         try:
             cursor = await connection.execute(query.encode(), None if given is None else (given,))
@@ -169,7 +169,7 @@ class AdvisoryLocks:
                     async with self._asking:
                         await self._fetched(connection, "SELECT 1")
                 except psycopg.Error:
-                    # Closed, so that the server frees the locks: their holders get the error that they are lost.
+                    # Close the connection, so that the server frees the locks. Their holders raise `lost()`.
                     await connection.close()
                     if connection is self._connection:
                         self._expire()

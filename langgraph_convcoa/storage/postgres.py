@@ -32,7 +32,7 @@ class PostgresStore(ConversationStore):
     def __init__(self, address: str) -> None:
         self._address = address
         self._locks: AdvisoryLocks  # while the store is open
-        # Only host and database. In a malformed address any part might be the password, so no part is shown.
+        # Show only host and database. In a malformed address any part might be the password, so no part is shown.
         place, _, options = address.partition("://")[2].partition("?")
         rest = place.rpartition("@")[2]
         plain = re.fullmatch(r"[\w.,-]*(:\d+)?(/[\w.-]*)?", rest) and "@" not in options

@@ -83,7 +83,7 @@ class SqliteStore(ConversationStore):
             async with aiosqlite.connect(str(self.path), timeout=WAIT_SECONDS) as connection:
                 saver = AsyncSqliteSaver(connection)
                 await saver.setup()
-                # A step's commit survives a kill without waiting for the disk; the turn's last commit, in `prune`, waits.
+                # Commits of steps survive a kill and do not wait for the disk. The turn's last commit, in `prune`, waits.
                 stamp = (f"application_id={_APPLICATION_ID}", f"user_version={FORMAT}")
                 for setting in ("synchronous=NORMAL", "secure_delete=ON", *stamp):
                     await connection.execute(f"PRAGMA {setting}")
@@ -131,7 +131,7 @@ class SqliteStore(ConversationStore):
     async def _locked(self, ending: str, thread: str, wait: float, poll: float) -> AsyncIterator[None]:
         from filelock import AsyncFileLock, Timeout
 
-        # By the file's real name: a link leads to the same store.
+        # The lock has the store's real name, so that all links to the store share it.
         store = await asyncio.to_thread(os.path.realpath, self.path)
         lock = AsyncFileLock(f"{store}.{ending}.lock", timeout=wait, poll_interval=poll, mode=0o600)
         with self.errors():
@@ -167,7 +167,7 @@ class SqliteStore(ConversationStore):
             return
         with self.errors(), sqlite_connection(self.path, timeout=WAIT_SECONDS, autocommit=True) as connection:
             connection.execute("PRAGMA secure_delete=ON")
-            # Otherwise VACUUM would write its copy to a file for a moment.
+            # Without this, VACUUM would write its copy to a temporary file.
             connection.execute("PRAGMA temp_store=MEMORY")
             connection.execute("VACUUM")
             (blocked, _, _) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()

@@ -146,7 +146,7 @@ class Threads(StoredGraph):
             await self.turns.graph.aupdate_state(config, values, as_node="remember")
 
     def delete(self, thread: str) -> None:
-        """Delete a thread from the store's files, also the rounds that it shared with its user's other threads.
+        """Delete a thread from the store's files, and the rounds that it shared with other threads of its user.
 
         Raises StoreError if another program runs a turn of the thread or has the file open.
         """
@@ -161,7 +161,7 @@ class Threads(StoredGraph):
                     # A thread that is damaged, or of a later format, can be deleted too.
                     await self._existing(thread)
             except InputError:
-                # An earlier deletion may not have reached the file.
+                # An earlier deletion may have ended before the file was rebuilt.
                 await self._scrub()
                 raise
             async with self.store.shared() as shared:
@@ -191,12 +191,12 @@ def lasting_fields() -> dict[str, TypeAdapter[Any]]:
 
     from langgraph_convcoa.state import ThreadState
 
-    # With the extras: one of them selects the type of a message.
+    # `include_extras` keeps the annotation that selects the type of a message.
     return {name: TypeAdapter(hint) for name, hint in get_type_hints(ThreadState, include_extras=True).items()}
 
 
 def thread_as_file(thread: str, values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of a thread's state as an object for JSON. Fields that an unfinished turn left there are not exported."""
+    """The values of a thread's state as an object for JSON. Only `lasting_fields` are exported."""
     state = {
         name: adapter.dump_python(values[name], mode="json", warnings=False)
         for name, adapter in lasting_fields().items()
@@ -262,7 +262,7 @@ def _kept(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def read_thread_file(path: Path) -> Any:
-    """The object in a file that should be an exported thread, for `file_as_values`."""
+    """Read the JSON of an exported thread, for `file_as_values`. Only the syntax is checked."""
     try:
         return json.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
@@ -284,7 +284,7 @@ def write_thread_file(data: Mapping[str, Any], path: Path) -> None:
 
 
 def file_name(thread: str) -> str:
-    """The name of the file for a thread. No name of a thread can lead to another folder.
+    """The file name for a thread. It never leads to another folder.
 
     Example:
         >>> file_name("../../etc/passwd")

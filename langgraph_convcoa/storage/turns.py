@@ -49,7 +49,7 @@ def rounds_of(values: Mapping[str, Any]) -> list[Round]:
 
 
 def _output_of(found: Round | None) -> dict[str, Any]:
-    """The output of the graph, as far as a round keeps it."""
+    """The part of the graph's output that a round keeps. `usage` is empty."""
     extra: Mapping[str, Any] = (found.get("convcoa") if found else None) or {}
     kept = {name: extra.get(name, []) for name in ("citations", "unsupported", "chain")}
     return {"answer": found["answer"] if found else "", **kept, "usage": {}}
@@ -79,7 +79,7 @@ def before_last(snapshot: StateSnapshot) -> str:
 
 
 def without_last_turn(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The lasting state of a thread, without its last turn and without all evidence which that turn found."""
+    """The lasting state of a thread without its last turn and the evidence that the turn found."""
     from langgraph_convcoa.memory.knowledge_set import ContextualKnowledgeSet
 
     rounds, messages = rounds_of(values), [*values["messages"]]
@@ -130,8 +130,8 @@ def _answered(stored: CheckpointTuple, given: Mapping[str, Any]) -> Mapping[str,
 
 
 def _asked_anew(stored: CheckpointTuple, given: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The input, with an edited message moved to the end and its old version and answers removed."""
-    # LangGraph replaces a message of the same id in place, before its old answer. No question would then come last.
+    """The input for an edited message. It puts the message last, and removes its old version and old answers."""
+    # LangGraph would replace the old message in its place, before the old answer, and no question would come last.
     _, kept, place = _asked_before(stored, given)
     if place is None or all(message.type == "human" for message in kept[place:]):
         return given
@@ -145,11 +145,11 @@ def _asked_anew(stored: CheckpointTuple, given: Mapping[str, Any]) -> Mapping[st
 
 
 def _asked_before(stored: CheckpointTuple, given: Mapping[str, Any]) -> tuple[AnyMessage, Sequence[AnyMessage], int | None]:
-    """The message that asks an input's question, the thread's messages, and the index of the one with the same id."""
+    """The message with an input's question, the thread's messages, and the index of the one among them with its id."""
     from langchain_core.messages import HumanMessage
 
     messages, kept = given.get("messages") or (), stored.checkpoint["channel_values"].get("messages") or ()
-    # A `question` counts, whatever messages come with it. It has no id.
+    # If the input has a `question`, its messages are not read. A `question` has no id.
     asked = HumanMessage(question_of(given)) if given.get("question") or not messages else messages[-1]
     return asked, kept, next((n for n, message in enumerate(kept) if message.id and message.id == asked.id), None)
 
@@ -157,7 +157,7 @@ def _asked_before(stored: CheckpointTuple, given: Mapping[str, Any]) -> tuple[An
 class Turns:
     """Runs turns of a compiled graph's threads, on the event loop on which the store was opened.
 
-    Every step of a turn is in the store before the next begins, so that a turn that was killed is resumed where it was.
+    Every step of a turn is stored before the next step begins, so that a killed turn is resumed where it stopped.
     `sources` is a fingerprint of documents, tables and web search: a turn that began with other sources is not resumed.
     """
 
@@ -182,7 +182,7 @@ class Turns:
         return snapshot
 
     def resumable(self, snapshot: StateSnapshot) -> str:
-        """The question of an interrupted turn over the same sources, which can be resumed, or ""."""
+        """The question of the interrupted turn if it can be resumed (it began with the same sources), else ""."""
         return unfinished_question(snapshot) if (snapshot.metadata or {}).get(SOURCES_KEY, "") == self._sources else ""
 
     async def run(
@@ -272,7 +272,7 @@ class Turns:
         config: RunnableConfig,
         streamed: Callable[[Any], Awaitable[dict[str, Any]]],
     ) -> dict[str, Any]:
-        """Run a turn from the state before the last one."""
+        """Run a turn from the state before the last turn."""
         from langchain_core.messages import RemoveMessage
         from langgraph.graph.message import REMOVE_ALL_MESSAGES
 
@@ -331,7 +331,7 @@ class Turns:
             return found
 
     async def _settled(self, thread: str, config: RunnableConfig) -> str | None:
-        """Store the last checkpoint of a turn if a kill prevented that. Returns the turn's question, or None."""
+        """Store the last checkpoint of an answered turn if a kill prevented it. Returns the turn's question, or None."""
         # The turn is answered, but LangGraph would drop its last step when a new input comes.
         snapshot = await self.snapshot(thread)
         stored = await self.saver.aget_tuple(config)

@@ -18,8 +18,8 @@ _MOST_DIGITS = 9
 class CitationFilter:
     """Checks and renumbers the [n] of a text that comes in pieces.
 
-    `available` is a count (1..n) or the valid numbers. Marks are numbered by first use: [n] of the result stands for
-    the index `cited[n - 1]`. Invalid marks are dropped and counted in `removed`. `[1, 3]` and `[1-3]` become single marks.
+    `available` is a count (1..n) or the valid numbers. Marks are numbered by first use: [n] of the result cites the evidence
+    with the index `cited[n - 1]`. Invalid marks are dropped and counted in `removed`. `[1, 3]` becomes two marks.
 
     Example:
         >>> marks = CitationFilter(available=5)
@@ -46,12 +46,12 @@ class CitationFilter:
         return self._show(ready)
 
     def verbatim(self, text: str) -> str:
-        """Take text without marks, such as code; returns it after the text that was held back."""
+        """Take text in which brackets are not marks, such as code. Returns the text held back so far, then this text."""
         held, self._held = self._held, ""
         return self._show(held) + self._show_plain(text)
 
     def close(self) -> str:
-        """The rest of the text, without the white space at its end."""
+        """Return the text held back, without the white space at its end."""
         rest, self._held = self._held.rstrip(), ""
         return self._show(rest)
 
@@ -61,7 +61,7 @@ class CitationFilter:
         for match in _WITH_SPACE.finditer(text):
             self._add(parts, text[position : match.start()])
             marks = "".join(f"[{number}]" for number in map(self._number, _numbers(match.group(2))) if number)
-            # Without the dropped mark, the rest must not become another one: "[1[9]3]".
+            # The text around a dropped mark must not become a new mark: "[1[9]3]".
             self._add(parts, match.group(1) + marks if marks else "…" * self._unclosed)
             position = match.end()
         self._add(parts, text[position:])
@@ -77,7 +77,7 @@ class CitationFilter:
         return text
 
     def _add(self, parts: list[str], text: str) -> None:
-        """Add a text, and note if it ends in a bracket that digits may still turn into a mark."""
+        """Append a text, and note whether it ends in an open bracket that further digits may turn into a mark."""
         parts.append(text)
         if text:
             self._unclosed = bool(_UNCLOSED.search(f"[{text}" if self._unclosed else text))
@@ -107,7 +107,7 @@ def _numbers(inside: str) -> list[int]:
 
 
 def without_marks(text: str) -> str:
-    """A text without its [n]. A "…" prevents that the rest forms a new mark.
+    """Remove the [n] from a text. If the text around one forms a new mark, "…" replaces the new mark.
 
     Example:
         >>> without_marks("It was 1982 [4] [1, 2]."), without_marks("Forged [1[9]3].")
@@ -118,7 +118,7 @@ def without_marks(text: str) -> str:
 
 
 def cited_parts(text: str) -> list[tuple[str, list[int]]]:
-    """The parts of a sentence, each with the numbers of the marks behind it: [(part, numbers)].
+    """Split a sentence at its marks: [(part, numbers of the marks after it)].
 
     Example:
         >>> cited_parts("It is in New York [2], the other in Louisiana [1][3].")
@@ -136,8 +136,8 @@ def cited_parts(text: str) -> list[tuple[str, list[int]]]:
 
 
 def kept_marks(text: str, numbers: Collection[int], most: int) -> str:
-    """A sentence with only the marks of `numbers`, at most `most` in one place. If two places in a row have the same marks,
-    only the last keeps them.
+    """Keep only the marks of `numbers` in a sentence, at most `most` in one place. If two places in a row would show the
+    same marks, only the last shows them.
 
     Example:
         >>> kept_marks("It is in New York [2], the other in Louisiana [1][3].", {1, 2}, most=3)
@@ -160,7 +160,7 @@ def kept_marks(text: str, numbers: Collection[int], most: int) -> str:
 
 
 def check_citations(text: str, available: int) -> tuple[str, list[int], int]:
-    """Check and renumber the marks of a whole text: (text, indexes cited in order of first use, marks removed)."""
+    """Check and renumber the marks of a text: (text, cited indexes in order of first use, number of removed marks)."""
     marks = CitationFilter(available)
     checked = marks.feed(text) + marks.close()
     return checked, marks.cited, marks.removed

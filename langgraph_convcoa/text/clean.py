@@ -1,4 +1,4 @@
-"""Text from outside, made safe for every store, encoder and terminal: valid Unicode of bounded length."""
+"""Makes text from outside safe for every store, encoder and terminal: valid Unicode of bounded length."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _encodes(text: str) -> bool:
 
 
 def clean_value(value: Any, depth: int = 0) -> Any:
-    """A JSON value with all its texts and keys cleaned. Values deeper than `DEEPEST` levels and integers of more than 64 bits
+    """Clean all texts and keys of a JSON value. Values deeper than `DEEPEST` levels and integers of more than 64 bits
     become None.
     """
     if isinstance(value, str):
@@ -63,7 +63,7 @@ def cut_answer(text: str) -> str:
 
 
 def cut_field(text: str) -> str:
-    """Clean another text of a model and cut it to `LONGEST_FIELD` characters."""
+    """Clean a text of a model other than an answer, and cut it to `LONGEST_FIELD` characters."""
     return clean(text[:LONGEST_FIELD])
 
 

@@ -1,7 +1,7 @@
 """Comparison of an answer with the right answers: exact match, cover-EM and F1.
 
-As in the evaluation scripts of SQuAD 1.1 and 2.0 (Rajpurkar et al. 2016, 2018), both texts are normalised, and the best of the
-references counts. Citation marks and the … of shortened quotes are removed first.
+As in the evaluation scripts of SQuAD 1.1 and 2.0 (Rajpurkar et al. 2016, 2018), both texts are normalised, and the best
+reference counts. Citation marks and the … of shortened quotes are removed first.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def match_answer(answer: str, references: Sequence[str]) -> dict[str, float]:
     """Exact match, cover-EM and F1 of an answer, each in [0, 1].
 
     Returns "em", "cover_em" and "f1", each the best over the references; {} without references. Cover-EM compares letters, not
-    words (Rosset et al. 2020): "1945" covers "194". Only the references "yes" and "no" must match a word.
+    words (Rosset et al. 2020): "1945" covers "194". Only the references "yes" and "no" must equal a whole word.
 
     Example:
         >>> match_answer("It was Ada Lovelace [1].", ["Ada Lovelace", "Lady Lovelace"])
@@ -55,7 +55,7 @@ def _covers(plain: str, gold: str) -> bool:
 
 
 def _f1(answer: list[str], reference: list[str]) -> float:
-    """F1 of the words with their counts. If a text has no words, 1 if both have none, otherwise 0 (SQuAD 2.0)."""
+    """F1 of the words, repeats included. If a text has no words, 1 if neither text has words, else 0 (SQuAD 2.0)."""
     if not answer or not reference:
         return float(answer == reference)
     shared = (Counter(answer) & Counter(reference)).total()

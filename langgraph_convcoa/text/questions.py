@@ -1,4 +1,4 @@
-"""Rules for English questions: their vocabulary, the kind of answer that they ask for, and whether two ask the same."""
+"""Rules for English questions: vocabulary, the kind of answer to a question, and whether two questions ask the same."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ _EDGES = "\"'“”‘’.,;:!?()[]{}…—–-"
 def answer_type(question: str) -> AnswerType:
     """The kind of answer that the first question word asks for; "thing" if no rule fits."""
     found = [(match.start(), kind) for kind, pattern in _TYPE_PATTERNS.items() if (match := pattern.search(question))]
-    # A later question word joins a clause: "Who ruled when the city fell?"
+    # A later question word only joins a clause: "Who ruled when the city fell?"
     return min(found)[1] if found else "thing"
 
 
@@ -84,7 +84,7 @@ def is_number(token: str) -> bool:
 
 
 def is_name(token: str, first: bool) -> bool:
-    """Whether a token looks like a part of a name: a capital that is not only there because the sentence starts."""
+    """True if a token looks like part of a name: it has a capital, and not only because a sentence starts with it."""
     word = bare(token)
     return bool(word) and word[0].isupper() and (not first or not word[1:].islower())
 
@@ -100,7 +100,7 @@ def holds_negation(text: str) -> bool:
 
 
 SAME_SIMILARITY = 0.8
-"""Minimum cosine of two questions whose words agree (chosen on the tuning part of `python -m experiments.memory`)."""
+"""Minimum cosine of two questions that count as the same (chosen on the tuning part of `python -m experiments.memory`)."""
 LONGEST_COMPARED = 500  # Maximum number of characters. A longer question is never the same as another.
 LEAST_ITEMS = 2  # A question with fewer content words counts as dependent on the conversation.
 _LEAD = re.compile(
@@ -119,7 +119,7 @@ _SIGNS = re.compile(r"\w[+#]+(?!\w)|(?<![\w.)])[-−]\d")
 _DEFINITION = re.compile(
     r"^(?:what|who) (?:(?:is|are|was|were) (?:an? )?\w[\w-]*|(?:an? )?\w+ (?:is|are))[?.!\s]*$", re.IGNORECASE
 )
-# "In what year" is "when", "the number of" is "how many".
+# Words that are not compared: "in what year" is "when", "the number of" is "how many".
 _LIGHT = frozenset(f"a an the is are was were be been am in of {WH.replace('|', ' ')}".split())
 _MEASURES = {"date": frozenset(["year", "date"]), "number": frozenset(["amount", "quantiti", "mani", "much", "number"])}
 
@@ -128,8 +128,8 @@ _MEASURES = {"date": frozenset(["year", "date"]), "number": frozenset(["amount",
 class Meaning:
     """What a question asks, as far as its words show.
 
-    `order` has its content words. `telling` has the function words that change the meaning. `leans`: it depends on the
-    conversation. `news`: it asks for something that changes from day to day.
+    `order` has its content words. `telling` has the function words that change the meaning. `leans` is True if the question
+    depends on the conversation, `news` if it asks for something that changes from day to day.
     """
 
     kind: str
@@ -160,9 +160,9 @@ def meaning(question: str) -> Meaning:
 
 
 def words_agree(first: str, second: str) -> bool:
-    """True if, by their words, an answer to one self-contained question may answer the other.
+    """True if two self-contained questions have the same words, so that one answer may serve both.
 
-    Their content words, numbers, kinds of answer and telling function words ("not", "before", "did") must be equal. A
+    Their content words, numbers, kinds of answer, and function words such as "not", "before" and "did" must be equal. A
     question that depends on the conversation, or asks for news, is never the same as another.
 
     Example:
@@ -184,7 +184,7 @@ def words_agree(first: str, second: str) -> bool:
 
 
 def _signs(text: str) -> list[str]:
-    """Signs that `words` drops, although they matter: "C++" and "C#" are not "C", and -5 is not 5."""
+    """The signs that matter although `words` drops them: "C++" and "C#" are not "C", and -5 is not 5."""
     return sorted(sign.lower() for sign in _SIGNS.findall(text))
 
 

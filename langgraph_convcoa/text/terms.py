@@ -41,8 +41,8 @@ _PREFIXES = tuple("un re non mis over under inter anti pre post sub super multi 
 class Term:
     """A word that says what a question is about.
 
-    `text` is the written word, `form` its stem without accents, `run` the number of its name ("Ada Lovelace" is one name; -1
-    for other words). `common` is True if it is also an ordinary English word ("University", "Bill").
+    `text` is the written word, `form` its stem without accents. Words of one name, such as "Ada Lovelace", have the same
+    `run`; other words have -1. `common` is True if the word is also an ordinary English word ("University", "Bill").
     """
 
     text: str
@@ -53,7 +53,7 @@ class Term:
 
 
 def may_be_name(form: str) -> bool:
-    """True if a stem in lower case is not an English word, with or without a prefix."""
+    """True if a stem in lower case is not an English word, and no English word remains without its prefix."""
     rests = [form[len(prefix) :] for prefix in ("", *_PREFIXES) if form.startswith(prefix)]
     # The stem "reshap" of "reshaped" lacks the e of "shape".
     return not any(rest in _dictionary() or f"{rest}e" in _dictionary() for rest in rests)
@@ -73,7 +73,7 @@ def plain(text: str) -> str:
 
 
 class _Piece(NamedTuple):
-    """A word of a question: whether it `opens` a sentence, `breaks` a name (a sign follows), and is `quoted`."""
+    """A word of a question: whether it `opens` a sentence, ends a name (`breaks`: a comma or stop follows), is `quoted`."""
 
     raw: str
     form: str
@@ -86,7 +86,7 @@ def find_terms(question: str) -> tuple[Term, ...]:
     """The names, numbers, quoted words and rare words of a question, in order.
 
     A word with a capital is a name, unless it opens a sentence or most words have capitals. Other words count if they are rare
-    in English. In other languages only numbers and quoted words count.
+    in English. In a question in another language only numbers and quoted words count.
 
     Example:
         >>> [(t.text, t.kind) for t in find_terms("When did Ada Lovelace meet Babbage in 1833?")]
@@ -109,7 +109,7 @@ def find_terms(question: str) -> tuple[Term, ...]:
 
 
 def _kind(piece: _Piece, following: _Piece | None, telling: bool, english: bool) -> TermKind | None:
-    """The kind of a term, None for any other word; `telling`: capitals mark names in this question."""
+    """The kind of a term; None if the word is not a term. `telling`: capitals mark names in this question."""
     if piece.form[0].isdigit():
         return "number"
     asks = _QUESTION_WORD.match(piece.raw) is not None
@@ -146,7 +146,7 @@ def _pieces(question: str) -> list[_Piece]:
 
 
 def _is_english(pieces: list[_Piece]) -> bool:
-    """Whether, apart from names, fewer than two words are unknown or at least half of them are English."""
+    """True if fewer than two words are not English, or at least half of the words are. Names do not count."""
     words = [piece for piece in pieces if piece.raw.isalpha() and (piece.opens or not piece.raw[0].isupper())]
     known = sum(piece.form in STOP_WORDS or piece.form in _dictionary() for piece in words)
     return len(words) - known < 2 or known >= len(words) / 2
@@ -162,7 +162,7 @@ class _Contents(NamedTuple):
 
 
 class Held:
-    """Finds terms in texts by their stem or a simple variant.
+    """Looks up terms in texts, by the stem or a simple variant of each term.
 
     Variants are accents, a derived form ("Canada", "Canadian"), a typing error in a word of five letters or more, initials
     ("J. Hopfield", "UN") and a compound in two words.

@@ -13,10 +13,10 @@ from sentencex import get_sentence_boundaries
 
 CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 """Chinese and Japanese characters, for a character class of a pattern."""
-# Scripts that are written without spaces and with vowel signs that `\w` does not hold: Thai, Lao, Myanmar, Khmer.
+# Scripts without spaces between words, with vowel signs that `\w` does not match: Thai, Lao, Myanmar, Khmer.
 _UNSPACED = "\u0e01-\u0e4e\u0e81-\u0ece\u1000-\u103f\u1780-\u17d3"
 _UNSPACED_SIGN = "\u0e31\u0e34-\u0e3a\u0e47-\u0e4e\u0eb1\u0eb4-\u0ebc\u0ec8-\u0ece\u102b-\u103e\u17b4-\u17d3"
-# Combining accents, Hebrew points, Arabic signs, the vowel signs of the scripts of India: parts of a word, no breaks.
+# Signs inside a word: combining accents, Hebrew points, Arabic signs, the vowel signs of the scripts of India.
 _SIGN = (
     "\u0300-\u036f\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7\u0610-\u061a\u064b-\u065f\u0670\u06d6-\u06dc\u06df-\u06e8"
     "\u06ea-\u06ed\u0900-\u0903\u093a-\u0963\u0980-\u09e3\u0a00-\u0a65\u0a70-\u0ae3\u0b00-\u0b65\u0b80-\u0be5\u0c00-\u0c65\u0c80-\u0ce5"
@@ -24,7 +24,7 @@ _SIGN = (
 )
 _PLAIN = rf"[^\W_{CJK}{_UNSPACED}]"
 _LETTERS = rf"{_PLAIN}+(?:[{_SIGN}]+{_PLAIN}*)*"
-# Each CJK character is a word, and each Thai letter with its signs. In other scripts a word may hold inner
+# A CJK character is a word, and a Thai letter with its signs is one too. In other scripts a word may hold inner
 # apostrophes, and a number may hold separators.
 _WORD = re.compile(
     rf"[{CJK}]|\d+(?:[.,:/]\d+)*(?:[^\W\d_{CJK}{_UNSPACED}]+)?|{_LETTERS}(?:['’]{_LETTERS})*|[{_UNSPACED}][{_UNSPACED_SIGN}]*"
@@ -44,9 +44,9 @@ STOP_WORDS = frozenset(
 STOPS = ".!?。！？؟"  # Signs that end a sentence.
 CLOSING = "\"'”’»)\\]"  # Signs that may follow a sign of `STOPS`, for a character class of a pattern.
 ENDED = re.compile(rf"[{STOPS}:;…][{CLOSING}*_]*+\s*+\Z")
-"""Matches the end of a text that is a whole sentence or introduces the next one."""
+"""Matches the end of a text whose last sentence is complete or ends in a colon, a semicolon or …"""
 LIST_MARK = r"(?:[-*•–]|\(?\d{1,3}[.)])"  # The pattern of the mark at the start of a list item.
-_WINDOW = 4_000  # Number of characters that are split at once, and the maximum for a sentence.
+_WINDOW = 4_000  # Number of characters that are split at once; also the maximum length of a sentence.
 
 
 _COUNTS = re.compile(
@@ -77,7 +77,7 @@ def sentences(text: str, language: str = "en") -> list[Sentence]:
     position = 0
     for piece in _cut(text, language):
         stripped = piece.strip()
-        # Searched for, because the library's offsets are wrong after a character outside the basic plane.
+        # `find`, because the offsets of sentencex are wrong after a character outside the basic multilingual plane.
         start = text.find(stripped, position)
         if not stripped or start < 0:
             continue
@@ -94,7 +94,7 @@ def _is_counted(text: str, end: int) -> bool:
 
 
 def _cut(text: str, language: str) -> Iterator[str]:
-    """The sentences with the white space around them. Long texts are split by windows, which bounds the splitter's time."""
+    """Split a text into sentences with the white space around them. Windows bound the time that a long text takes."""
     start = 0
     while len(text) - start > _WINDOW:
         window = text[start : start + _WINDOW]
@@ -118,7 +118,7 @@ class Word(NamedTuple):
 
 
 def words(text: str) -> list[str]:
-    """Lower-cased words of a text in order, punctuation and the commas of thousands dropped."""
+    """Lower-cased words of a text in order, without punctuation and the commas of thousands."""
     return [word.lower() for word in _raw_words(text)]
 
 
@@ -135,7 +135,7 @@ def content_words(text: str) -> list[str]:
 
 
 def content_tokens(text: str) -> list[Word]:
-    """The words behind `content_words`, with their written form."""
+    """The words that `content_words` returns, each with its written form."""
     shouting = text.isupper()
     known = _shouted_form if shouting else _content_form
     return [
@@ -169,8 +169,8 @@ def _form(raw: str, shouting: bool) -> str:
 
 
 def word_matches(text: str) -> Iterator[re.Match[str]]:
-    """The words of a text with their places in `match.string`: the text with one form for equal signs, such as full-width
-    digits and composed accents.
+    """Match the words of a text. The places are those in `match.string`: the text with equal signs in one form, such as
+    full-width digits and composed accents.
     """
     return _WORD.finditer(_alike(text))
 
@@ -219,7 +219,7 @@ def number_form(form: str) -> str:
 
 
 NAME_WEIGHT = 2.0
-"""A number or a name counts as much as this many other content words: wrong answers have wrong numbers and names."""
+"""Weight of a number or a name. Any other content word has 1: wrong answers mostly have wrong numbers and names."""
 
 
 class Item(NamedTuple):
@@ -237,7 +237,7 @@ class Item(NamedTuple):
 
 
 def content_items(text: str) -> tuple[Item, ...]:
-    """The items of a text in order, without citation and list marks. If it has only function words, they are the items.
+    """The items of a text in order, without citation and list marks. If a text has only function words, they are its items.
 
     Example:
         >>> [(i.form, i.is_number or i.is_name) for i in content_items("Stored by John Hopfield in three steps [2].")]

@@ -1,4 +1,4 @@
-"""Training data: conversations and single-turn questions, and their vectors of the frozen encoder with hard negatives."""
+"""Training data: conversations and single-turn questions, their vectors from the frozen encoder, and hard negatives."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from langgraph_convcoa.retrieval.query.query_text import QueryText
 from langgraph_convcoa.retrieval.scoring.patterns import Patterns
 from langgraph_convcoa.retrieval.scoring.topk import search
 
-HISTORY_WEIGHT = 0.6  # lambda of the untrained retriever.
-HISTORY_BETA = 1.0  # beta_h of the untrained retriever.
+HISTORY_WEIGHT = 0.6  # lambda, the weight of the history in the untrained retriever.
+HISTORY_BETA = 1.0  # beta_h, the inverse temperature over earlier turns in the untrained retriever.
 _HARD = 20
 _AT_ONCE = 256
 _LOGGER = logging.getLogger(__name__)
@@ -38,8 +38,8 @@ class TrainingExample:
 
     question: str
     history: tuple[tuple[str, str], ...] = ()  # Earlier pairs of question and answer, oldest first.
-    gold: tuple[str, ...] = ()  # Ids of the documents that answer it, at least one, all of them in the data's passages.
-    rewrite: str = ""  # The question in full; empty if unknown.
+    gold: tuple[str, ...] = ()  # Ids of the documents that answer it, all of them in the data's passages; empty if unknown.
+    rewrite: str = ""  # The question in full, in words that need no history; empty if unknown.
     source: str = ""  # Name of the data set.
 
 
@@ -57,10 +57,10 @@ class TrainingData:
 
 
 def load_training_data(paths: Iterable[str | Path], *, part: Part = "train", dev_share: float = DEV_SHARE) -> TrainingData:
-    """Read one part (`split_part`) of data sets of any known format.
+    """Read the same part (`split_part`) of several data sets, each in any known format.
 
-    Queries are left out if they have no gold passage or the corpus lacks one; a warning counts those not marked unanswerable.
-    Raises InputError if a file cannot be read, a part has no query to learn from, or an id stands for two texts.
+    Queries that have no gold passages, or not all of them in the corpus, are left out. A warning counts them, except those
+    marked unanswerable. Raises InputError if a file cannot be read, a part teaches nothing, or an id stands for two texts.
     """
     examples: list[TrainingExample] = []
     passages: dict[str, Document] = {}
@@ -86,14 +86,14 @@ def load_training_data(paths: Iterable[str | Path], *, part: Part = "train", dev
 
 
 def add_passages(known: dict[str, Document], new: Iterable[Document], source: str) -> None:
-    """Add passages to those known by id. Raises InputError if an id stands for two texts."""
+    """Add passages to `known`, by their ids. Raises InputError if an id stands for two texts."""
     for passage in new:
         if known.setdefault(str(passage.id), passage).page_content != passage.page_content:
             raise InputError(f"The passage id {str(passage.id)!r} stands for two texts, one of them in {source}: rename one.")
 
 
 def load_single_turn(path: str | Path) -> Dataset | None:
-    """The training part of single questions over titled passages; None if the data has conversations.
+    """Read the training part of single questions over titled passages. Returns None if the data has conversations.
 
     Raises InputError as `load_training_data`, and if no passage has a title.
     """
@@ -109,7 +109,7 @@ def load_single_turn(path: str | Path) -> Dataset | None:
 
 
 def _checked(dataset: Dataset) -> list[Query]:
-    """The queries with gold passages that are all in the corpus. Raises InputError if there are only wrong queries."""
+    """The queries whose gold passages are all in the corpus. Raises InputError if no query is left."""
     ids = {str(document.id) for document in dataset.corpus if document.page_content.strip()}
     kept, bad = [], []
     for query in dataset.queries:
@@ -129,30 +129,30 @@ def _checked(dataset: Dataset) -> list[Query]:
 
 @dataclass(frozen=True)
 class EncodedExample:
-    """An example as row numbers of vectors and numbers of memory sets; -1 for none."""
+    """An example as row numbers of vectors and numbers of memory sets; -1 means that there is no such row or set."""
 
-    question: int  # Row of its vector.
+    question: int  # Row of the question's vector.
     turns: tuple[int, ...]  # Rows of the earlier turns' vectors, oldest first.
     rewrite: int  # Row of the vector of its rewrite.
-    gold: tuple[int, ...]  # Memory sets that answer it, and copies of their texts.
-    positive: int = -1  # The gold set with the best score for the rewrite, or for the untrained state.
+    gold: tuple[int, ...]  # Memory sets that answer it, and other sets of the same text.
+    positive: int = -1  # The gold set with the best score for the rewrite or, without a rewrite, for the untrained state.
     hard: tuple[int, ...] = ()  # Wrong sets with the best scores of the untrained retriever.
 
 
 @dataclass(frozen=True, eq=False)
 class EncodedData:
-    """Training data with the vectors that its examples point into."""
+    """Training data with the vectors to which its examples refer by row."""
 
     data: TrainingData
     examples: Sequence[EncodedExample]  # In the order of `data.examples`.
-    texts: Vectors  # (t, d).
+    texts: Vectors  # Vectors of the questions, earlier turns and rewrites, (t, d).
     memory: Memory
     states: Vectors  # State of each example in the untrained retriever, (n, d).
 
 
 @dataclass(frozen=True)
 class QueryItem:
-    """A question in conversation as the query encoder reads it; -1 for none."""
+    """A question in conversation as the query encoder reads it; -1 means that there is no such row or set."""
 
     ids: tuple[int, ...]  # Token ids of the question and its turns.
     gold: tuple[int, ...] = ()  # Memory sets that answer it.
@@ -213,7 +213,7 @@ def fingerprint(*parts: object) -> str:
 
 
 def _gold_sets(memory: Memory) -> Callable[[Sequence[str]], tuple[int, ...]]:
-    """Return a function from ids of documents to their memory sets and those of equal texts, which are no negatives."""
+    """Return a function that finds the memory sets of documents, and other sets of equal text (they are no negatives)."""
     sets: dict[str, list[int]] = {}
     copies: dict[str, list[int]] = {}
     for number, passage in enumerate(memory.passages):
@@ -236,7 +236,7 @@ def _best(patterns: Patterns, state: Vectors, sets: Sequence[int]) -> int:
 
 
 class AsQueries(DelegatingEncoder):
-    """Encodes all texts as queries. The name keeps them apart in the cache: passages may be encoded differently."""
+    """Encodes all texts as queries. Its own name keeps these vectors apart from those of passages in the cache."""
 
     @property
     def name(self) -> str:

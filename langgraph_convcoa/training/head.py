@@ -33,7 +33,7 @@ from langgraph_convcoa.training.synthetic import with_synthetic
 from langgraph_convcoa.training.trainer import TrainingJob, TrainingSettings, train, without_training
 
 HEAD_RATES = {"log_": 10.0, "gate": 5.0}
-"""Factors on the learning rate, by the beginning of a name: matrices have 1, single numbers and the gate more."""
+"""Factors on the learning rate, by the beginning of a parameter's name. Other parameters, the matrices, have 1."""
 _BETA = 10.0
 
 
@@ -47,8 +47,8 @@ class HeadSettings:
     distillation: float = 1.0  # Weight of the distillation from rewrites.
     identity: float = 1e-2  # Weight of the squared distance from the untrained weights.
     negatives: int = 2  # Hard negatives of each example in a batch.
-    # Share of the way from the untrained to the trained weights (weight averaging, Wortsman et al. 2022). Whole heads fell
-    # below the untrained retriever on sources that they were not trained on. With 0.5 only pacific was tested in this way.
+    # Share of the way from the untrained to the trained weights (weight averaging, Wortsman et al. 2022). With 1, heads fell
+    # below the untrained retriever on sources that they were not trained on. 0.5 was tested on one such source, pacific.
     share: float = 0.5
     synthetic: int = 4_000  # Synthetic conversations, made of the single-turn data.
     single: int = 2_000  # Single-turn questions that are learned as they are.
@@ -64,7 +64,7 @@ class HopfieldHead(nn.Module):
 
     def __init__(self, dimension: int) -> None:
         super().__init__()
-        # Logarithms stay above 0.
+        # Learned as logarithms, so that both numbers stay above 0.
         self.log_history_weight = nn.Parameter(torch.tensor(math.log(HISTORY_WEIGHT)))
         self.log_history_beta = nn.Parameter(torch.tensor(math.log(HISTORY_BETA)))
         self.direct, self.association, self.history = (nn.Parameter(torch.eye(dimension)) for _ in range(3))
@@ -83,13 +83,13 @@ class HopfieldHead(nn.Module):
         return normalize(torch.where(mask.any(dim=-1, keepdim=True), pulled, questions), dim=-1)
 
     def distance(self) -> Tensor:
-        """Squared distance of the weights from the untrained ones."""
+        """Squared distance of the matrices and the gate from their untrained values."""
         eye = torch.eye(len(self.direct), device=self.direct.device)
         matrices = (self.direct, self.association, self.history)
         return torch.stack([(matrix - eye).square().sum() for matrix in matrices]).sum() + self.gate.square().sum()
 
     def draw_back(self, share: float) -> None:
-        """Keep a share of the way from the untrained weights to the trained ones."""
+        """Reduce the difference from the untrained weights to a share of it."""
         untrained = HopfieldHead(len(self.direct)).to(self.direct.device)
         with torch.no_grad():
             for parameter, start in zip(self.parameters(), untrained.parameters(), strict=True):
@@ -150,7 +150,7 @@ def train_head(
 ) -> RetrieverModel:
     """Train the conversation state on frozen vectors: the DPR loss over memory sets, and distillation from rewrites.
 
-    Synthetic conversations are made from `single_turn`, questions over titled passages. Some of them change the topic:
+    Synthetic conversations are made from `single_turn`, questions over titled passages. Some conversations change the topic:
     without these a head learns to always follow the history.
 
     Raises InputError if there is nothing to learn from, or there is an unfinished training and `job.resume` is False, and

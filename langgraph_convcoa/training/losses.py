@@ -15,20 +15,20 @@ from langgraph_convcoa.retrieval.scoring.patterns import Patterns
 from langgraph_convcoa.training.data import EncodedExample, QueryItem
 
 SCALE = 20.0  # Factor of scores of unit vectors before a softmax (a temperature of 1/20).
-Ranked = EncodedExample | QueryItem  # A question with its memory sets: all that answer it, one of these, and wrong sets.
+Ranked = EncodedExample | QueryItem  # A question with its gold memory sets, its positive (a gold set), and wrong sets.
 
 
 @dataclass(frozen=True, eq=False)
 class MemorySets:
-    """M memory sets of unequal sizes, padded to one size."""
+    """m memory sets of unequal sizes, padded to one size."""
 
-    whole: Tensor  # (m, d), the whole-passage pattern y_0 of each.
-    windows: Tensor  # (m, w, d), the windows Y of each; the padding may have any values.
+    whole: Tensor  # (m, d), the whole-passage pattern y_0 of each set.
+    windows: Tensor  # (m, w, d), the windows Y of each set; the padding may have any values.
     mask: Tensor  # (m, w), True for a window, False for padding; each set has a window.
 
     @classmethod
     def of(cls, patterns: Patterns, sets: npt.NDArray[np.int64], device: str | torch.device = "cpu") -> MemorySets:
-        """Some memory sets of stored patterns, in the given order."""
+        """Select memory sets of stored patterns, in the order of `sets`."""
         chosen = patterns.select(sets)
         rows = torch.from_numpy(chosen.take(np.arange(len(chosen.values)))).to(device)
         starts, sizes = chosen.offsets[:-1, None], np.diff(chosen.offsets)[:, None]
@@ -59,12 +59,12 @@ def gated_states(encoded: Tensor, questions: Tensor, states: Tensor, state_weigh
 
 
 def dpr_loss(scores: Tensor, positives: Tensor, also_gold: Tensor | None = None, *, scale: float | Tensor = SCALE) -> Tensor:
-    """Negative log-likelihood of each query's positive among its positive, hard negatives and the batch's other sets.
+    """Negative log-likelihood of each query's positive among all memory sets of the batch.
 
     Karpukhin et al. 2020, over memory sets (Pan et al. 2024b, section 4).
 
     `scores` are (q, m), `positives` (q,) the column of each query's positive. `also_gold`, (q, m), is True if a set also
-    answers the query: it is no negative. Returns the mean over the queries; 0 for none.
+    answers the query: it is no negative. Returns the mean over the queries; 0 without queries.
     """
     if not len(positives):
         return scores.sum() * 0.0
@@ -76,16 +76,16 @@ def dpr_loss(scores: Tensor, positives: Tensor, also_gold: Tensor | None = None,
 
 
 def gold_mask(golds: Sequence[Sequence[int]], numbers: npt.NDArray[np.int64], device: str | torch.device = "cpu") -> Tensor:
-    """A mask (q, m): True if the set with a number (m,) is gold for a question (q,)."""
+    """A mask (q, m) that is True where a set, given by its number, is gold for a question."""
     return torch.from_numpy(np.stack([np.isin(numbers, gold) for gold in golds])).to(device)
 
 
 def ranking_loss(
     items: Sequence[Ranked], patterns: Patterns, states: Tensor, *, negatives: int, scale: float = SCALE
 ) -> Tensor:
-    """The DPR loss of questions with states (q, d) over their positives and some hard negatives of each, every set once.
+    """The DPR loss of questions with states (q, d), over their positives and `negatives` hard negatives of each question.
 
-    The negatives are drawn in each batch with torch's random numbers.
+    The hard negatives are drawn in each batch with torch's random numbers. No memory set occurs twice.
     """
     drawn = [[item.positive, *(item.hard[n] for n in torch.randperm(len(item.hard))[:negatives].tolist())] for item in items]
     sets = np.unique(np.concatenate([np.array(numbers, dtype=np.int64) for numbers in drawn]))
@@ -97,8 +97,8 @@ def ranking_loss(
 def distillation_loss(states: Tensor, targets: Tensor, *, cosine: float = 1.0, contrast: float = 1.0) -> Tensor:
     """Distance of the states of questions in conversation from the vectors of the same questions in full, both (q, d).
 
-    The sum of one minus the cosine, and of the negative log-likelihood of a state's own target among all targets of the batch.
-    Equal targets are no negatives of each other. The targets get no gradient.
+    The sum of two terms: one minus the cosine, and the negative log-likelihood of a state's own target among the batch's
+    targets. Equal targets are no negatives of each other. The targets get no gradient.
     """
     if not len(states):
         return states.sum()

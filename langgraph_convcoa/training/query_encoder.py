@@ -1,8 +1,8 @@
 """Training of a query encoder on synthetic and real conversations, as the default model was trained.
 
 The passages' patterns stay those of the frozen encoder. For a synthetic conversation or a question with a rewrite, the query
-encoder learns the frozen encoder's vector of the question in full. If only the gold passage is known, the DPR loss is computed
-from the state and the score that retrieval uses.
+encoder learns the frozen encoder's vector of the question in full. A question with a gold passage has the DPR loss, which
+uses the state and the score of retrieval.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ _BUCKET = 16
 class QueryEncoderSettings:
     """Settings of a query encoder's training, chosen on conversations that are in no report.
 
-    An epoch sees every question to distil once. g and p were chosen by the MRR of a distilled query encoder on four sources
-    that it had not seen. The MRR was 0.616; without a gate and with g = 0.5 it was 0.596; untrained it was 0.574.
+    An epoch sees every question to distil once. g (`state_weight`) and p (`gate`) were chosen by the MRR of a distilled query
+    encoder on four unseen sources: 0.616. The MRR was 0.596 without a gate and with g = 0.5, and 0.574 untrained.
     """
 
     training: TrainingSettings = field(
@@ -74,7 +74,7 @@ class QueryEncoderLoss:
 
     def __call__(self, module: QueryEncoderModule, items: Sequence[QueryItem]) -> Tensor:
         found: Tensor = module([item.ids for item in items])
-        # A batch of neither kind has a loss of 0.
+        # The loss is 0 for a batch without targets and positives.
         loss = found.sum() * 0.0
         rows = [row for row, item in enumerate(items) if item.target >= 0]
         if rows:
@@ -94,10 +94,10 @@ class QueryEncoderLoss:
 def mixed_batches(
     items: Sequence[QueryItem], size: int, *, distilled_first: float = 0.5, steps: int | None = None
 ) -> tuple[Batches, int]:
-    """Batches of questions of similar lengths. First come questions to distil; then half of a batch has gold passages.
+    """Batches of questions of similar lengths. The first batches only distil; then half of each batch has gold passages.
 
-    An epoch sees every question to distil once, or if there are none, every question with a gold passage. With fewer `steps`
-    it is shorter, in the same shares. Returns the batches, and their number in an epoch.
+    An epoch sees every question to distil once, or if there are none, every question with a gold passage. Fewer `steps` make
+    the epoch shorter and keep the shares of both kinds. Returns the batches, and their number in an epoch.
     """
     plain = [number for number, item in enumerate(items) if item.positive < 0]
     gold = [number for number, item in enumerate(items) if item.positive >= 0]
@@ -128,7 +128,7 @@ def mixed_batches(
 
 
 def _bucketed(items: Sequence[QueryItem], numbers: Sequence[int], size: int, random: np.random.Generator) -> list[list[int]]:
-    """Batches of questions of similar lengths, in random order: they need less padding."""
+    """Batches in random order. The questions of a batch have similar lengths, so they need less padding."""
     drawn = random.permutation(np.asarray(numbers, dtype=np.int64)).tolist()
     batches: list[list[int]] = []
     for start in range(0, len(drawn), size * _BUCKET):

@@ -1,7 +1,7 @@
 """Synthetic conversations from single-turn questions over titled articles, and the rules that shorten their questions.
 
 A conversation has a few earlier questions of one article with their answers, and a question that needs them. Its rewrite is
-the same question in full. The rules leave out the parts of a question that earlier turns say.
+the same question in full. The rules leave out those parts of a question that earlier turns already say.
 """
 
 from __future__ import annotations
@@ -84,8 +84,8 @@ class Topic:
     """The subject of an article, and how a question may refer to it."""
 
     name: str  # The title without the text in brackets.
-    aliases: tuple[str, ...]  # Ways in which a question names it, the longest first.
-    subject: str  # The pronoun that stands for it: he, she, it or they.
+    aliases: tuple[str, ...]  # Names of the topic in questions, the longest first.
+    subject: str  # The pronoun for the topic: he, she, it or they.
     kind: str  # A noun for it, such as "singer"; may be empty.
 
     @classmethod
@@ -138,7 +138,7 @@ def pronoun(question: str, topic: Topic) -> str | None:
 
 
 def dropped(question: str, topic: Topic) -> str | None:
-    """The question without the prepositional phrase of the topic, or None if it has none."""
+    """The question without the prepositional phrase of the topic, or None if it has no such phrase."""
     found = topic.named(question)
     if found is None:
         return None
@@ -206,8 +206,8 @@ class _Article:
 def synthetic_conversations(dataset: Dataset, count: int, *, seed: int = 0) -> list[TrainingExample]:
     """Conversations made from single-turn questions over titled passages.
 
-    About a quarter of the questions do not need the history: half of these keep its topic, the others change it. Questions
-    that are not in the data have no gold passage. Raises InputError if fewer than two titled articles have questions.
+    About a quarter of the questions do not need the history: half of these keep the topic, and the others change it. Follow-up
+    questions that the data lacks have no gold passage. Raises InputError if fewer than two titled articles have questions.
     """
     if count < 1:
         raise InputError(f"The number of conversations to make must be at least 1, not {count}.")
@@ -260,7 +260,7 @@ def _example(article: _Article, place: int, articles: Sequence[_Article], rng: r
         case "switch":
             other = rng.choice(others)
             history = _history(other, rng.randrange(1, len(other.questions)), rng)
-            # Not `full`: the history does not name the topic if the question leaves it out.
+            # The target is not `full`: if the question does not name its topic, nothing in the history does.
             made = question, question
         case "return":
             other = rng.choice(others)
@@ -295,7 +295,7 @@ def _example(article: _Article, place: int, articles: Sequence[_Article], rng: r
 
 
 def _leaning(question: str, topic: Topic, history: Sequence[Turn], rng: random.Random) -> str:
-    """The question without the name of its topic, in one of the possible ways."""
+    """The question without the name of its topic, by one of the rules at random."""
     said = " ".join(part for turn in history for part in turn)
     ways = [pronoun(question, topic), pronoun(question, topic), dropped(question, topic), definite(question, topic)]
     possible = [way for way in ways if way is not None]
@@ -319,7 +319,7 @@ def _history(article: _Article, place: int, rng: random.Random) -> list[Turn]:
 
 
 def _named_turns(article: _Article, history: Sequence[Turn], rng: random.Random) -> list[Turn]:
-    """The turns, with the topic named in the first of them and often left out in later ones."""
+    """The turns, changed so that one of them names the topic. Later turns often have a pronoun instead."""
     turns = list(history)
     if not any(article.topic.named(question) for question, _ in turns):
         naming = [query for query in article.questions if article.topic.named(query.question)]
@@ -339,7 +339,7 @@ def _named_turns(article: _Article, history: Sequence[Turn], rng: random.Random)
 
 
 def _turn(query: Query, article: _Article, rng: random.Random) -> Turn:
-    """The question with its answer: as a span, as the sentences around it, or empty."""
+    """The question with its answer, which is a span, the sentences around the span, or empty."""
     draw = rng.random()
     if draw < _NO_ANSWER:
         return query.question, ""
@@ -366,10 +366,10 @@ def _styled(example: TrainingExample, rng: random.Random) -> TrainingExample:
 def with_synthetic(
     data: TrainingData, single_turn: Sequence[Dataset], *, synthetic: int, single: int, seed: int = 0
 ) -> TrainingData:
-    """The data with synthetic conversations, and with some single-turn questions as they are.
+    """Add synthetic conversations, and some single-turn questions as they are, to the data.
 
-    The turns of a real conversation often share one passage: a head trained only on these learns to always follow
-    the history. Raises InputError if a passage id stands for two texts.
+    The turns of a real conversation often share one passage. A head that is trained only on such turns learns to always
+    follow the history. Raises InputError if a passage id stands for two texts.
     """
     examples = list(data.examples)
     passages = {str(passage.id): passage for passage in data.passages}

@@ -1,4 +1,4 @@
-"""Training with transformers' `Trainer`: settings, checkpoints, Ctrl-C, and the job of a retriever's model."""
+"""Training with transformers' `Trainer`: settings, checkpoints, Ctrl-C, and the saving of a retriever's model."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class TrainingSettings:
     batch_size: int = 32
     learning_rate: float = 5e-5  # The highest learning rate of AdamW.
     warmup: float = 0.1  # Share of the steps in which the rate grows from 0; then it falls linearly to 0.
-    weight_decay: float = 0.0  # For matrices; vectors and single numbers have no decay.
+    weight_decay: float = 0.0  # Decay of matrices; vectors and single numbers have no decay.
     seed: int = 0  # Seed of the order of the data and of dropout.
     checkpoint_every: int = 100  # Steps between two checkpoints.
 
@@ -70,7 +70,7 @@ class Unfinished:
 
     @property
     def checkpoint(self) -> Path | None:
-        """The last complete checkpoint; the trainer writes its state last."""
+        """The last complete checkpoint, or None. A complete checkpoint has the trainer's state, which is written last."""
         found = [state.parent for state in self.folder.glob("checkpoint-*/trainer_state.json")]
         return max(found, key=lambda place: int(place.name.rpartition("-")[2]), default=None)
 
@@ -150,7 +150,7 @@ def train(
     A training that was stopped and resumed ends with the same weights as one without a stop. The module is in evaluation mode
     afterwards. `unfinished` is the folder of the checkpoints, which the caller removes; without it nothing is written. `about`
     has further values that must be equal when the training is resumed. `rates` are factors on the learning rate of
-    parameters, by the beginning of their names. `device` is "cpu" or "cuda"; chosen if None.
+    parameters, by the beginning of their names. `device` is "cpu" or "cuda"; None chooses.
 
     Raises:
         InputError: There is nothing to train or to train on, or the checkpoint is of another training.
@@ -201,13 +201,13 @@ def train(
 
 @dataclass(frozen=True)
 class TrainingJob:
-    """Where a trained model goes, and how its training runs."""
+    """Where a trained model is saved, and how its training runs."""
 
-    out: str | Path | None = None  # Folder for the model; the checkpoints are beside it. None only returns the model.
+    out: str | Path | None = None  # Folder for the model, with checkpoints beside it. If None, the model is only returned.
     resume: bool = False  # Resume an unfinished training into `out`.
     device: str | None = None  # "cpu", "cuda", ...; chosen when None.
     logs: str | Path | None = None  # Folder for TensorBoard.
-    cache: PatternCache | None = None  # Where vectors are kept between runs.
+    cache: PatternCache | None = None  # Cache of vectors between runs.
     progress: Progress = False
     command: str = ""  # Command for the model's card; no card is written without it.
 
@@ -277,7 +277,7 @@ def check_packages(logs: object = None) -> None:
 
 
 def board(logs: str | Path | None) -> list[TrainerCallback]:
-    """The callback that writes logs for TensorBoard; none without a folder."""
+    """The callback that writes logs for TensorBoard; [] without a folder."""
     if logs is None:
         return []
     from torch.utils.tensorboard import SummaryWriter
@@ -321,7 +321,7 @@ class _Trainer(Trainer):
 
 
 class _WithLoss(nn.Module):
-    """A module whose output is its loss, as `Trainer` asks for."""
+    """A module whose output is its loss, as `Trainer` requires."""
 
     def __init__(self, module: nn.Module, loss: Callable[[Any, Sequence[Any]], Tensor]) -> None:
         super().__init__()

@@ -35,7 +35,7 @@ _CHECKPOINTS, _SETTINGS = "checkpoints", "training.json"
 _TOKENS, _POOL, _SMOOTHING = 192, 16, 0.02
 _FROZEN = ("embeddings.word_embeddings.weight", "embeddings.position_embeddings.weight")
 _HELD_OUT, _ACCEPTED = 12, 0.92
-"""One passage in `_HELD_OUT` is held out. T is the highest that accepts the share `_ACCEPTED` of the held-out true claims."""
+"""One passage in 12 is held out. T is the highest threshold that accepts the share 0.92 of the held-out true claims."""
 
 
 class Pair(NamedTuple):
@@ -49,15 +49,15 @@ class Pair(NamedTuple):
 
 @dataclass(frozen=True)
 class VerifierSettings:
-    """Settings of a verifier's training. Of two shares the first holds at the start, the second in the second half."""
+    """Settings of a verifier's training. A pair of shares: the first at the start, the second from half-way on."""
 
     steps: int = 2_000  # Batches.
     batch_size: int = 32  # Pairs in a batch.
-    learning_rate: float = 1e-4  # The highest; it grows for the first steps and then falls linearly to 0.
-    written: tuple[float, float] = (0.5, 0.6)  # Share of written claims among the pairs if there are made pairs.
-    others: tuple[float, float] = (0.05, 0.04)  # Share of true claims that get the premise of another claim and are false.
-    premise_words: int = 60  # Longest premise, in words; shorter ones train faster.
-    # Passages of other claims beside a claim's own in half of its pairs; a search also finds wrong passages.
+    learning_rate: float = 1e-4  # Peak learning rate; it grows for the first steps and then falls linearly to 0.
+    written: tuple[float, float] = (0.5, 0.6)  # Share of pairs from labelled claims, if `made` has other pairs.
+    others: tuple[float, float] = (0.05, 0.04)  # Share of true claims that get another claim's premise and the label false.
+    premise_words: int = 60  # Longest premise, in words; shorter premises train faster.
+    # Half of the pairs have this many passages of other claims in their evidence: a search finds wrong passages too.
     distractors: int = 3
     dropout: float = 0.05  # Dropout of all layers.
     seed: int = 0  # Seed of weights, batches and drawn pairs.
@@ -65,7 +65,7 @@ class VerifierSettings:
 
 
 class VerifierNetwork(nn.Module):
-    """A BERT without its pooler, and a linear layer over [CLS] and the mean. Embeddings of words and positions are frozen."""
+    """A BERT and a linear layer over its [CLS] and mean vectors. The embeddings of words and positions are frozen."""
 
     def __init__(self, base: str, dropout: float) -> None:
         super().__init__()
@@ -155,7 +155,7 @@ def claim_pairs(claims: Sequence[LabelledClaim], words: int) -> list[Pair]:
 
 
 def with_distractors(claims: Sequence[LabelledClaim], count: int, seed: int = 0) -> list[LabelledClaim]:
-    """Add `count` passages of other claims to each evidence, equal ones to equal evidence. No claims if `count` is 0.
+    """Add `count` passages of other claims to each evidence. Equal evidence gets equal passages. [] if `count` is 0.
 
     Example:
         >>> claims = [LabelledClaim(f"{day} was wet.", (("", f"It rained on {day}."),), True) for day in ("Monday", "Friday")]
@@ -192,9 +192,9 @@ def train_verifier(
 ) -> TrainedVerifier:
     """Train a verifier and save it as `out/verifier.safetensors` with a model card.
 
-    One passage in twelve is held out to choose T. The same seed gives the same pairs. `resume` continues a stopped training
-    from its last checkpoint. `made` are further pairs, such as those that `experiments.verifier` makes from passages. `start`
-    is a verifier of the encoder `base` to train further. `sources` and `command` are for the card.
+    One passage in twelve is held out to choose the threshold T. The same seed gives the same pairs. `resume` continues a
+    stopped training from its last checkpoint. `made` are further pairs, such as those that `experiments.verifier` makes from
+    passages. `start` is a verifier of the encoder `base` to train further. `sources` and `command` are for the card.
 
     Raises:
         InputError: There are no true or no false claims, a setting is out of range, the extra `train` is missing, or the
@@ -249,7 +249,7 @@ def _is_held_out(claim: LabelledClaim) -> bool:
 
 
 def _begin(folder: Path, started: dict[str, Any], resume: bool) -> str | None:
-    """The checkpoint to resume from, if any; writes the settings of a new training."""
+    """Write the settings of the training. Returns the checkpoint to resume from, or None."""
     path = folder / _SETTINGS
     if path.is_file():
         if not resume:
@@ -284,13 +284,13 @@ def _padded(rows: Sequence[dict[str, Any]]) -> dict[str, Tensor]:
 
 
 def _export(network: VerifierNetwork, path: Path, base: str, held_out: Sequence[LabelledClaim]) -> TrainedVerifier:
-    """Write the weights as `TrainedVerifier` reads them, with the T that the held-out claims choose."""
+    """Write the weights in the form that `TrainedVerifier` reads, with T chosen on the held-out claims."""
     weights = {name: one.cpu().numpy() for name, one in network.bert.state_dict().items()}
     head = np.asarray(network.head.weight[0].detach().cpu().numpy(), dtype=np.float32)
     bias = float(network.head.bias.detach()[0])
     shared = network.shared.detach().cpu().numpy()
     save_verifier(path, weights, head, bias, shared, 0.5, base)
-    # T = 1 refuses every claim, so that long ones are also judged by their clauses, as in a graph.
+    # T = 1 refuses every claim as a whole, so that long claims are also judged by their clauses, as in a graph.
     judged = TrainedVerifier(path, threshold=1.0)
     true = [claim for claim in held_out if claim.supported]
     scores = sorted(judge([claim.claim], Evidence(claim.evidence), judged)[0].score for claim in true)

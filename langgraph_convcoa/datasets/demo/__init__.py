@@ -13,6 +13,6 @@ def demo_folder() -> Path:
 
 
 def demo_questions() -> list[str]:
-    """The demonstration's conversation: the second question needs the first one to be understood."""
+    """The questions of the demonstration. The second question can be understood only after the first."""
     questions: list[str] = json.loads((files(__name__) / "questions.json").read_text(encoding="utf-8"))
     return questions

@@ -8,8 +8,8 @@
   has no right answer. CANNOTANSWER from other annotators is left out.
 - CoQA (Reddy et al. 2019): stories; "span_start" is -1 if the story does not answer a question. The development set has the
   answers of three more people.
-- MTRAG (Katsis et al. 2025): generation tasks, whose contexts are the gold passages. Also retrieval in BEIR's form (Thakur
-  et al. 2021), a folder with `qrels/dev.tsv` and the files of `query_files`; "questions" has all user turns.
+- MTRAG (Katsis et al. 2025): generation tasks, whose contexts are the gold passages. Also retrieval tasks in BEIR's form
+  (Thakur et al. 2021): a folder with `qrels/dev.tsv` and query files. A query in "NAME_questions.jsonl" has all user turns.
 
 A question without a gold passage has `answerable` false in its extra fields.
 """
@@ -59,7 +59,7 @@ def page_of(identity: str) -> str:
 
 
 def resolve_pages(queries: Sequence[Query], corpus: Sequence[Document]) -> list[Query]:
-    """Replace a gold page by its passages that share most words with the answer (none for the answers "" and "Yes")."""
+    """Replace a gold page by the passages of the page that share the most words with the answer ("yes" does not count)."""
     wanted = {query.extra[_PAGE] for query in queries if _PAGE in query.extra}
     pages: dict[str, list[Document]] = {}
     for document in corpus if wanted else ():
@@ -195,7 +195,7 @@ def is_beir(folder: Path) -> bool:
 
 
 def query_files(folder: Path) -> dict[str, Path]:
-    """The files of a folder of retrieval tasks that hold queries, by kind: lastturn, questions, rewrite or queries."""
+    """The query files in a folder of retrieval tasks, by kind: lastturn, questions, rewrite or queries."""
     files = {kind: sorted(folder.glob(f"*_{kind}.jsonl")) for kind in _KINDS}
     files["queries"] = [path for name in ("queries.jsonl", "queries.jsonl.gz") if (path := folder / name).is_file()]
     return {kind: paths[0] for kind, paths in files.items() if paths}

@@ -1,17 +1,17 @@
-"""Published sets of single-turn questions. Pan et al. 2024a used most of them. Those above HotpotQA have few or no passages.
+"""Published sets of single-turn questions, most used by Pan et al. 2024a. Those before HotpotQA have few or no passages.
 
-- WebQuestions (Berant et al. 2013), also in the forms of hubs and DrQA; JSON tasks of BIG-bench (Srivastava et al. 2022).
-- Social IQa (Sap et al. 2019): the right answers are in `train-labels.lst` beside `train.jsonl`, or in "correct" (1.4).
+- WebQuestions (Berant et al. 2013), also in the forms of data hubs and DrQA. JSON tasks of BIG-bench (Srivastava et al. 2022).
+- Social IQa (Sap et al. 2019): the right answers are in `train-labels.lst` beside `train.jsonl`, or in the field "correct".
 - TruthfulQA (Lin et al. 2022): a CSV. The first reference is the best answer.
 - StrategyQA (Geva et al. 2021): the passages are the paragraphs of `strategyqa_train_paragraphs.json`, if that file is
   beside the questions.
 - FEVER (Thorne et al. 2018): the label is the answer. The passages are the pages of the Wikipedia dump, `wiki-*.jsonl`.
-- ASQA (Stelmakh et al. 2022), also as hubs give it: the long answers count as right.
+- ASQA (Stelmakh et al. 2022), also in the form of data hubs: the long answers count as right.
 - CompMix (Christmann et al. 2024) and TimeQuestions (Jia et al. 2021): the answers are labels and values. A date with
   the time midnight also counts without the time. Other fields of a row are in `extra`.
-- HotpotQA (Yang et al. 2018), 2WikiMultiHopQA (Ho et al. 2020), also as hubs give them, and MuSiQue (Trivedi et al. 2022):
-  a question has paragraphs, some of which support it and are gold. Equal paragraphs are one passage: its id is a hash of
-  title and text.
+- HotpotQA (Yang et al. 2018), 2WikiMultiHopQA (Ho et al. 2020), both also in the form of data hubs, and MuSiQue (Trivedi et
+  al. 2022): a question has paragraphs, and those that support it are gold. Equal paragraphs are one passage, whose id is a
+  hash of title and text.
 
 Questions that have no id get the number of their row.
 """
@@ -86,7 +86,7 @@ def read_bigbench(row: Row) -> Entries:
         scores = row.object("target_scores")
         if not scores or not all(isinstance(score, int | float) for score in scores.values()):
             raise row.error("`target_scores` must be an object of numbers.")
-        # Many tasks write the right choice first: without the sorting by a hash "(A)" would always be right.
+        # Many tasks write the right choice first. Sorted by a hash, the right choice is not always "(A)".
         choices = sorted(scores, key=lambda choice: hashlib.sha256(f"{question}\n{choice}".encode()).digest())
         best = max(scores.values())
         right = [place for place, choice in enumerate(choices) if scores[choice] == best and best > 0]
@@ -97,7 +97,7 @@ def read_bigbench(row: Row) -> Entries:
 
 
 def join_labels(path: Path, rows: Iterable[Row]) -> Iterator[Row]:
-    """The rows of Social IQa, with the labels if their file is in the same folder. InputError if the numbers differ."""
+    """The rows of Social IQa, with the labels if the folder has their file. Raises InputError if their numbers differ."""
     file, number = path.with_name(f"{path.name.partition('.json')[0]}-labels.lst"), 0
     if not file.is_file():
         yield from rows
@@ -181,7 +181,7 @@ def read_fever(row: Row) -> Entries:
     if label and label not in _LABELS:
         raise row.error(f"`label` must be one of {', '.join(_LABELS)}.")
     try:
-        # A row without the inner lists is refused.
+        # A row without the inner lists raises an error.
         pages = [sentence[2] for group in row.get("evidence") or () for sentence in group]
     except (TypeError, IndexError, KeyError):
         raise row.error("`evidence` must be a list of lists of [annotation, evidence, page, sentence].") from None
@@ -261,7 +261,7 @@ def read_musique(row: Row) -> Entries:
 def _multi_hop(
     row: Row, key: str, references: Sequence[str], paragraphs: Iterable[tuple[str, str, bool]], **extra: Any
 ) -> Entries:
-    """The passages of a question's paragraphs, given as (title, text, supports the question), and the question."""
+    """Yield the passages of a question, then the question. A paragraph is (title, text, whether it is gold)."""
     gold: dict[str, None] = {}
     for title, text, supporting in paragraphs:
         if text.strip():

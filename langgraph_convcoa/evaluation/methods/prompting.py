@@ -1,4 +1,4 @@
-"""The base of all methods (model calls, search, the conversation as text), and the methods that ours is compared with."""
+"""The base of all methods (model calls, search, the conversation as text), and the methods to compare "ours" with."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from langgraph_convcoa.text.citation_marks import check_citations
 from langgraph_convcoa.text.words import sentences
 
 Answerer = Runnable[Turn, Outcome]
-"""Answers a question. Callbacks in its config count calls, tokens and searches, so it must pass the config on, as LangChain's
-runnables and graphs do."""
+"""A runnable that answers a question. Callbacks in its config count calls, tokens and searches, so the runnable must pass the
+config on, as LangChain's runnables and graphs do."""
 
 _LONGEST_QUERY = 2_000
 ANSWER = "Answer the question from what you know. Be brief, and write only the answer."
@@ -70,8 +70,8 @@ class Kit:
     model: BaseChatModel | None = None  # None for methods that need no model
     retriever: BaseRetriever | None = None  # None for a run without a corpus
     k: int | None = 5  # passages for each search; the graph's default when None
-    max_steps: int = 6  # most rounds of a method that works in rounds, such as ReAct
-    samples: int = 5  # replies that a method draws for one prompt
+    max_steps: int = 6  # maximum number of rounds of a method such as ReAct
+    samples: int = 5  # number of replies that a method draws for one prompt
     settings: ConvCoAContext = field(default_factory=ConvCoAContext)  # settings of the method "ours"
 
     def chat_model(self) -> BaseChatModel:
@@ -112,7 +112,7 @@ class Asking:
         return text.strip()
 
     async def written(self, prompt: str) -> Outcome:
-        """The outcome whose answer is the whole reply; an empty reply is malformed."""
+        """Ask the model, and take the whole reply as the answer. An empty reply counts as malformed."""
         reply = await self.reply(prompt)
         self.malformed += not reply
         return self.outcome(reply)
@@ -134,7 +134,7 @@ class Asking:
         return found
 
     def outcome(self, answer: str, chain: Sequence[ChainItem] = ()) -> Outcome:
-        """The outcome of the question; citations are checked against the passages that were found, as in ours."""
+        """Make the outcome of the question. Citations of passages that were not found are removed, as in the graph."""
         answer = answer.strip()
         if self._searched:
             answer, _, _ = check_citations(answer, len(self._numbers))
@@ -162,7 +162,7 @@ class Asking:
 
 
 def as_method(kit: Kit, name: str, answer: Callable[[Asking], Awaitable[Outcome]]) -> Answerer:
-    """Make a method of a coroutine function; invoke it with `ainvoke`."""
+    """Make a method from a coroutine function. It can be invoked only with `ainvoke`."""
     shared = _Shared(KnowledgeRetrieval(kit.retriever) if kit.retriever is not None else None)
 
     async def run(turn: Turn) -> Outcome:
@@ -191,16 +191,16 @@ def conversation(turn: Turn, budget_tokens: int) -> str:
 
 
 async def closed_book(asking: Asking) -> Outcome:
-    """The model alone, the zero-shot row of the papers' tables (Pan et al. 2024a and 2024b, table 2): 1 model call."""
+    """The model alone: 1 model call. This is the zero-shot row of the papers' tables (Pan et al. 2024a and 2024b, table 2)."""
     return await asking.written(f"{ANSWER}\n\n{asking.context}Question: {asking.question}\nAnswer:")
 
 
 async def history_aware_rag(asking: Asking) -> Outcome:
     """Rewrite if there is a conversation, retrieve, answer: 2 model calls, 1 at the beginning of a conversation.
 
-    LangChain's `create_history_aware_retriever` with a `create_retrieval_chain`, and the query rewriting of Pan et al. 2024b
-    (Ye et al. 2023, "Enhancing Conversational Search"). After an empty rewrite the question itself is searched for. An empty
-    rewrite and an empty answer count as malformed.
+    It works as LangChain's `create_history_aware_retriever` with a `create_retrieval_chain`, and as the query rewriting of Pan
+    et al. 2024b (Ye et al. 2023, "Enhancing Conversational Search"). If the rewrite is empty, the question itself is searched
+    for. An empty rewrite and an empty answer count as malformed.
     """
     question = asking.question
     if asking.context:
@@ -215,9 +215,9 @@ async def history_aware_rag(asking: Asking) -> Outcome:
 async def react(asking: Asking) -> Outcome:
     """ReAct (Yao et al. 2022, section 3): n + 1 model calls for n searches, at most `Kit.max_steps`.
 
-    The loop is that of the released code, without an answer if there is no Finish. Search shows passages. Lookup shows
-    their next sentence with a given text. A missing action is asked for in one more call, and an unknown action is observed
-    as invalid; both count as malformed. The paper asks for short answers. Here they have citations, as in history-aware RAG.
+    The loop is that of the released code; without a Finish the answer is empty. Search shows passages. Lookup shows the next
+    sentence in them with a given text. A missing action is asked for in one more call, and an unknown action is observed as
+    invalid; both count as malformed. The paper asks for short answers. Here they have citations, as in history-aware RAG.
     """
     text = f"{REACT}\n\n{_EXAMPLE}\n\n{asking.context}Question: {asking.question}\n"
     lines: list[str] = []

@@ -19,19 +19,19 @@ EXTRACTIVE = "extractive"
 
 @dataclass(frozen=True)
 class Method:
-    """A method that can be named."""
+    """A method that `--methods` can name."""
 
     description: str  # one line, with the number of its model calls
     make: Callable[[Kit, str], Answerer]  # makes the method from a kit and a name
     searches: bool = True  # whether it needs a retriever
     asks: bool = True  # whether it needs a chat model
     # Whether the method keeps more of a conversation than the history. A run that resumes in the middle of a conversation
-    # asks the method the earlier questions again.
+    # asks such a method the earlier questions again.
     remembers: bool = False
 
 
 def _from(module: str, function: str, makes: bool = False) -> Callable[[Kit, str], Answerer]:
-    """A method from its coroutine function or its factory (`makes`). Imported late, since the command needs only names."""
+    """Return a factory that imports a method late. `function` is the method itself or, with `makes`, makes the method."""
 
     def make(kit: Kit, name: str) -> Answerer:
         from langgraph_convcoa.evaluation.methods.prompting import as_method
@@ -59,7 +59,7 @@ METHODS: Mapping[str, Method] = MappingProxyType(
 
 
 def make_method(name: str, kit: Kit, methods: Mapping[str, Method] = METHODS) -> Answerer:
-    """Make a method; raises InputError if there is none of this name, or the kit lacks what it needs."""
+    """Make a method. Raises InputError if no method has this name, or the kit lacks the retriever that it needs."""
     check_methods([name], methods)
     method = methods[name]
     if method.searches and kit.retriever is None:

@@ -52,14 +52,14 @@ _BATCH = 64
 
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """Measures of the n queries that a method was asked: their indexes in ascending order, (n, m) values, n conversations."""
+    """The m measures of one method for n queries: query indexes in ascending order, (n, m) values, and n conversations."""
 
     rows: npt.NDArray[np.int64]
     values: npt.NDArray[np.float64]
     conversations: tuple[str, ...]
 
     def less(self, other: Measured) -> Sample:
-        """The differences on the queries that both methods were asked."""
+        """This method's values minus the other's, for the queries that both methods were asked."""
         _, mine, others = np.intersect1d(self.rows, other.rows, return_indices=True)
         return Sample(self.values[mine] - other.values[others], [self.conversations[i] for i in mine])
 
@@ -179,7 +179,7 @@ def _table(title: str, methods: Mapping[str, MethodResult], baseline: str) -> Ta
 
 
 def default_methods(model: RetrieverModel | None, *, index: bool = False) -> tuple[str, ...]:
-    """The methods that are compared unless others are named: with a trained model our methods before and after training."""
+    """The methods to compare by default. With a trained model, our methods are compared before and after training."""
     ours = ("untrained-dense", "untrained", "trained-dense", "trained") if model else ("dense", "hybrid")
     return ours if index else (*PLAIN, *ours)
 
@@ -215,7 +215,7 @@ def evaluate_retrieval(dataset: Dataset, *, part: str = "", **options: Any) -> R
 
 
 def evaluate_sources(datasets: Sequence[Dataset], *, parts: Sequence[str] | None = None, **options: Any) -> SourcesReport:
-    """`evaluate_retrieval` for several data sets, each with its own pool, and the means of the methods that they share.
+    """`evaluate_retrieval` for several data sets, each with its own pool, and the mean over them for each shared method.
 
     Raises InputError if there is no data set or two have the same name, and for the reasons of `evaluate_retrieval`.
     """

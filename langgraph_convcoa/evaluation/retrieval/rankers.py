@@ -1,4 +1,4 @@
-"""The pool of documents and questions, and the methods that rank it."""
+"""The pool of documents and questions, and the methods that rank the documents for a question."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _TEXTS: dict[str, Callable[[Query], str]] = {
 
 @dataclass(frozen=True)
 class Pool:
-    """Documents (`passages`, or those of an `index`), and the queries with a gold passage among them."""
+    """Documents (`passages`, or those of an `index`), and the queries that have a gold passage among the documents."""
 
     name: str
     documents: int
@@ -62,14 +62,14 @@ def passage_pool(dataset: Dataset, distractors: Iterable[Document] = ()) -> Pool
 
 
 def index_pool(dataset: Dataset, index: Index) -> Pool:
-    """The documents of an index; gold passages are found by the ids of its documents."""
+    """The documents of an index. A gold passage is known by the id of its document."""
     ids = {document_id(passage.document) for passage in read(index.snapshot())}
     asked = dataset.answerable(ids)
     return Pool(dataset.name, len(ids), asked, len(dataset.queries) - len(asked), index=index)
 
 
 def as_ranker(method: BaseRetriever | Ranker) -> Ranker:
-    """Return a ranker as it is, or make one that asks a LangChain retriever the question alone. Documents need an id."""
+    """Make a ranker of a retriever; a ranker is returned unchanged. LangChain retrievers get the question alone."""
     if isinstance(method, HopfieldRetriever):
         return hopfield_ranker(method)
     if not isinstance(method, BaseRetriever):
@@ -83,7 +83,7 @@ def as_ranker(method: BaseRetriever | Ranker) -> Ranker:
 
 
 def hopfield_ranker(retriever: HopfieldRetriever) -> Ranker:
-    """Rank by a HopfieldRetriever, which gets the question and its history; a document ranks by its best part."""
+    """Make a ranker of a HopfieldRetriever, which gets the question and its history. A document ranks by its best part."""
     passages = (passage.document for passage in read(retriever.corpus.snapshot()))
     owners = {str(passage.id): document_id(passage) for passage in passages}
 
@@ -101,7 +101,7 @@ def hopfield_ranker(retriever: HopfieldRetriever) -> Ranker:
 
 @dataclass
 class Rankers:
-    """This library's methods over one pool; what they share is computed once."""
+    """The rankers of this library's methods over one pool. Vectors that several methods need are computed once."""
 
     pool: Pool
     encoder: Encoder

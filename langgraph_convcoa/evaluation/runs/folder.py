@@ -97,7 +97,7 @@ class RunFolder:
             part.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", errors="replace", newline="\n")
 
     def drop_failed(self) -> int:
-        """Drop the questions that failed and the later ones of their conversations; returns their number."""
+        """Drop failed questions and the later questions of their conversations. Returns the number of dropped answers."""
         failed: set[tuple[str, str]] = set()
         dropped = 0
         with replacing(self._file) as kept, kept.open("wb") as out:
@@ -222,7 +222,7 @@ class ReplyCache(BaseCache):
             self._file.execute(_KEEP, (key, text, tokens, now - self._asked.pop(key, now)))
             self.tokens += tokens
 
-    # Faster than a thread: both take well under a millisecond.
+    # Without a thread, because both take well under a millisecond.
     async def alookup(self, prompt: str, llm_string: str) -> RETURN_VAL_TYPE | None:
         return self.lookup(prompt, llm_string)
 

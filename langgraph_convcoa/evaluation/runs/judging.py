@@ -25,7 +25,7 @@ from langgraph_convcoa.text.citation_marks import without_marks
 from langgraph_convcoa.text.clean import flat
 
 CRITERIA = ("correct", "complete", "faithful", "concise")
-"""The criteria mean: right and to the point; all of the reference is there; nothing is unsupported; nothing is unneeded."""
+"""In this order: right and to the point; has all of the reference; claims nothing unsupported; says nothing unneeded."""
 MOST = 2  # The highest mark of a criterion; 0 is the lowest.
 _TURNS, _SAID = 3, 600
 _PASSAGES, _PASSAGE = 4, 2_000
@@ -62,7 +62,7 @@ class Case:
     passages: Sequence[str] = ()
 
     def text(self) -> str:
-        r"""The case for a prompt: the last turns and the first passages, long ones cut, each thing on its own line.
+        r"""The case for a prompt: the last turns and the first passages. Long texts are cut, and each is on its own line.
 
         Example:
             >>> print(Case("When?", (("Who?", "Ada."),), ("1815", "in 1815"), ["Ada was born\nin 1815."]).text())

@@ -1,4 +1,4 @@
-"""Executes a run: conversations in parallel, turns in order; the costs of a question, and the failures that end a run."""
+"""Executes a run: conversations in parallel, turns in order. Counts the costs of questions, and ends a hopeless run."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from langgraph_convcoa.reasoning.models import status_code
 from langgraph_convcoa.reasoning.usage import UsageCounter
 from langgraph_convcoa.retrieval.progress import Progress, interruptions, track
 
-PATIENCE = 10  # The run ends after this many hopeless failures in a row.
-# These include a spent quota, and a rate limit that outlasts the client's retries: the run can be resumed later.
+PATIENCE = 10  # The run ends after this many failures in a row that are `hopeless`.
+# Status codes of such failures. 429 is a spent quota or a rate limit that outlasts the retries: the run can resume later.
 _HOPELESS = (401, 402, 403, 404, 429)
 _T = TypeVar("_T")
 
@@ -35,7 +35,7 @@ class RunSettings:
 
     concurrency: int = 8  # conversations at the same time
     gold_history: bool = False  # earlier turns have the data's answers instead of the method's own
-    # No question is started after the replies of this and earlier starts cost this many tokens; None for no limit.
+    # No question is started after all replies, also those of earlier starts, cost this many tokens. None: no limit.
     max_tokens: int | None = None
 
     def __post_init__(self) -> None:
@@ -68,7 +68,7 @@ def run_methods(
 
 
 def completed(work: Coroutine[Any, Any, _T]) -> _T:
-    """The result of asynchronous work; in a notebook, whose loop runs already, it runs in a thread."""
+    """Run a coroutine and return its result. In a notebook, where an event loop already runs, it runs in a thread."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -152,7 +152,7 @@ class _Run:
                     raise lost from error
 
     async def ask(self, method: str, turn: Turn, question: Query) -> Answered | None:
-        """The answer, or the failure; None if the next question would fail too."""
+        """Ask a question. Returns the answer or the error, or None if the next question would fail too."""
         meter = Meter()
         # Traces show the method as the name of the run.
         config: RunnableConfig = {"callbacks": [meter], "run_name": method}

@@ -3,19 +3,19 @@
 Pan et al. 2024b, appendix I.2 and I.3.
 
 R = R_final + (1 / n) sum R_sub[i] + R_efficiency for n sub-questions. R_final: 1 for a final answer that matches. R_sub: 0.5
-for a guess that the evidence supports, -1 for an unsupported guess that is not corrected. R_efficiency: -0.05 a retrieval.
+for a guess that the evidence supports, -1 for an unsupported guess that is not corrected. R_efficiency: -0.05 per retrieval.
 
 Cases that the paper leaves open:
 
 - **Declined.** A sub-question without a guess earns 0.
 - **Corrected.** A guess that another answer replaced earns 0, also if that is only the nearest fact (`partial`).
 - **Recalled, failed.** A sub-question that the knowledge set answered, or whose look-up failed, earns 0.
-- **No sub-question.** An empty chain is one look-up of the question. An answer that the plan gave at once is judged as its
-  guess (n = 1); without an answer the mean is 0.
+- **No sub-question.** An empty chain is one look-up of the question. If the plan has an answer, the answer is judged as a
+  guess (n = 1). If not, the mean of R_sub is 0.
 - **Malformed.** A plan that is not exactly the requested JSON is not played, and earns less than any plan that is played. The
   graph reads replies tolerantly: if broken JSON passed for an empty chain, a model would learn to write it.
 - **No claim.** A refusal matches nothing, whatever it quotes. A sentence without a claim ("The documents do not say whether it
-  was 1981 or 1982") counts only if it is in the evidence: otherwise a plan could list answers that it does not know.
+  was 1981 or 1982") counts only if it is in the evidence: otherwise a plan could list all possible answers.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ from langgraph_convcoa.verification.sentences import statements
 
 Match = Literal["em", "cover_em", "f1"]
 Verdict = Literal["kept", "hallucinated", "corrected", "declined", "recalled", "failed"]
-"""What became of the guess of a sub-question."""
+"""The verdict on the guess of a sub-question."""
 Own = Callable[[str, ConvCoAOutput, Sequence[str]], float | Awaitable[float]]
-"""(plan as written, output of the turn, references) -> another reward; plain or async."""
+"""The user's own reward: (plan as written, output of the turn, references) -> number. The function may be async."""
 _LEAST_F1 = 0.5
 _VERDICTS: Mapping[str, Verdict]
 _VERDICTS = {"kept": "kept", "confirmed": "kept", "unsupported": "hallucinated", "recalled": "recalled", "failed": "failed"}
@@ -69,7 +69,7 @@ PAPER_FORM = {"look_first": False}  # Settings of the papers' form: the planner 
 
 
 class PlayedPlan(Reasoner):
-    """Plays the plan that the config of an asynchronous run holds. A frozen reasoner writes the second call."""
+    """A reasoner that takes its plan from the config of an asynchronous run. A frozen reasoner answers all other calls."""
 
     def __init__(self, frozen: Reasoner) -> None:
         self.frozen = frozen
@@ -99,8 +99,8 @@ class Environment:
     """Plays and rewards plans over the graph of `build_graph`, in which only the planner is replaced.
 
     Every turn begins with the earlier turns of the data, so it does not depend on other plans. `reasoner`, a reasoner or a
-    chat model, writes the second call; answers are extracted when None. `context` are the settings of the turns, the papers'
-    form when None.
+    chat model, corrects answers after the plan; if it is None, answers are extracted. `context` has the settings of the turns;
+    if it is None, they are those of `PAPER_FORM`.
 
     Raises InputError as `build_graph`, and if a malformed plan could earn as much as a played plan.
     """
@@ -120,7 +120,7 @@ class Environment:
         played = PlayedPlan(reasoner or ExtractiveReasoner(getattr(action, "encoder", None)))
         self._graph = build_graph(actions=[action], reasoner=played, context=settings).compile()
         self.actions = [action.name]
-        # The settings of actions are left out.
+        # Only the fields of `ConvCoAContext`: the settings may also hold those of other actions.
         own = {name: value for name, value in settings.items() if name in ConvCoAContext.model_fields}
         self.most = ConvCoAContext.model_validate(own).max_sub_questions
         self.reward_settings = reward or RewardSettings()
@@ -135,7 +135,7 @@ class Environment:
         raise InputError(f"No plan is asked for {question[:80]!r}: leave the question out.")
 
     async def play(self, plan: str, question: str, history: History = ()) -> ConvCoAOutput:
-        """The output of a turn with this plan. It is read as tolerantly as in a graph. Usage does not count its call."""
+        """The output of a turn with this plan, which is read as tolerantly as in a graph. `usage` lacks the plan's call."""
         config: RunnableConfig = {"configurable": {_PLAN: plan}}
         output: ConvCoAOutput = await self._graph.ainvoke({"messages": _messages(question, history)}, config)  # type: ignore[assignment]
         return output
@@ -152,9 +152,9 @@ class Environment:
         return await turn_reward(plan, output, turn.question, turn.references, self.reward_settings)
 
     async def rewards(self, plans: Sequence[str], turns: Sequence[Query]) -> list[TurnReward | None]:
-        """The rewards of plans, each for its turn. A plan that is there twice for a turn is played once.
+        """The reward of each plan in its turn. If a turn has the same plan twice, it is played once.
 
-        A reward is None if its turn failed, which is logged. TRL leaves such a plan out.
+        The reward is None if the turn failed; a warning says why. TRL leaves such a plan out.
         """
         slots = asyncio.Semaphore(_AT_ONCE)
 
@@ -187,7 +187,7 @@ class Environment:
 
 
 def playable(queries: Sequence[Query]) -> list[Query]:
-    """The turns with a known answer; InputError if there are none."""
+    """The turns with a known answer. Raises InputError if there are none."""
     found = [query for query in queries if any(reference.strip() for reference in query.references)]
     if not found:
         raise InputError("The data hold no question with an answer, so no final answer can earn a reward: name other data.")
@@ -205,7 +205,7 @@ def _messages(question: str, history: History) -> list[AnyMessage]:
 class RewardSettings:
     """The weights of the reward, with the paper's values, and what counts as a match.
 
-    Raises InputError if a weight is not finite, `match` is unknown, or a malformed plan could earn as much as a played one.
+    Raises InputError if a weight is not finite, `match` is unknown, or a malformed plan could earn as much as a played plan.
     """
 
     final: float = 1.0  # R_final of an answer that matches.
@@ -224,7 +224,7 @@ class RewardSettings:
         self.check()
 
     def check(self, sub_questions: int = 6) -> None:
-        """Raise InputError if a malformed plan could earn as much as one with this number of sub-questions.
+        """Raise InputError if a malformed plan could earn as much as a played plan with this number of sub-questions.
 
         A turn looks up its question once, and each sub-question at most three times: first, deeper, and with another input.
         """
@@ -247,8 +247,8 @@ class TurnReward:
     penalty: float = 0.0  # The reward of a malformed plan, whose other parts are 0.
     fault: str = ""  # What is wrong with a malformed plan.
     matched: float = 0.0  # How well the final answer matches, in [0, 1].
-    n: int = 0  # Sub-questions of the plan.
-    verdicts: tuple[Verdict, ...] = ()  # On each guess; with an empty chain, on the answer given at once.
+    n: int = 0  # Number of sub-questions of the plan.
+    verdicts: tuple[Verdict, ...] = ()  # The verdict on each guess; with an empty chain, on the plan's answer.
     retrievals: int = 0
 
     @property
@@ -292,7 +292,7 @@ def fault_of(plan: str, actions: Collection[str], max_sub_questions: int = 6) ->
 async def turn_reward(
     plan: str, output: ConvCoAOutput, question: str, references: Sequence[str], settings: RewardSettings | None = None
 ) -> TurnReward:
-    """The reward of a plan of the right form that was played.
+    """The reward of a well-formed plan, from the output of its turn.
 
     Raises InputError if no reference is known, or the user's own reward is no finite number.
     """
@@ -308,9 +308,9 @@ async def turn_reward(
 def answer_matches(
     answer: str, question: str, references: Sequence[str], settings: RewardSettings, output: ConvCoAOutput | None = None
 ) -> float:
-    """How well an answer matches, in [0, 1]; 0 for a refusal. InputError if no reference is known.
+    """How well an answer matches, in [0, 1]; 0 for a refusal. Raises InputError if no reference is known.
 
-    If `output`, the turn of the answer, is given, only claims and sentences of the evidence count.
+    If `output`, the turn's output, is given, sentences that claim nothing count only if they are in the evidence.
     """
     if not any(reference.strip() for reference in references):
         raise InputError(f"No answer to {question[:80]!r} is known, so that R_final means nothing: leave the question out.")
@@ -341,7 +341,7 @@ def _told(answer: str, output: ConvCoAOutput) -> str:
 def reward_of(
     plan: str, output: ConvCoAOutput, matched: float, settings: RewardSettings | None = None, *, own: float = 0.0
 ) -> TurnReward:
-    """The formula: the reward of a plan, from the turn's output and how well its answer matches."""
+    """Compute the reward of a plan from the turn's output and how well its answer matches."""
     settings = settings or RewardSettings()
     verdicts = tuple(verdict_of(item) for item in output["chain"])
     each = {"kept": settings.kept, "hallucinated": settings.hallucinated}
@@ -359,7 +359,7 @@ def reward_of(
 
 
 def verdict_of(item: ChainItem | Mapping[str, Any]) -> Verdict:
-    """What became of the guess of one item of a chain (see the beginning of this module)."""
+    """The verdict on the guess of one item of a chain (see the beginning of this module)."""
     verdict = _VERDICTS.get(item["status"], "corrected")
     return verdict if verdict in ("recalled", "failed") or item["guess_answer"].strip() else "declined"
 

@@ -28,13 +28,13 @@ class PlannerTraining:
 
     steps: int = 200  # Updates of the weights.
     questions: int = 4  # Questions in a step.
-    group: int = 4  # Sampled plans of a question, which are compared with each other; as in the paper.
-    longest: int = 256  # Most tokens of a plan.
-    learning_rate: float = 1e-5  # Of AdamW at the start; it falls linearly to 0.
+    group: int = 4  # Number of plans sampled for a question, to compare them with each other; 4 as in the paper.
+    longest: int = 256  # Maximum number of tokens of a plan.
+    learning_rate: float = 1e-5  # Learning rate of AdamW at the start; it falls linearly to 0.
     beta: float = 0.04  # Weight of the KL term.
     temperature: float = 1.0  # Temperature of the sampled plans.
     rank: int = 16  # Rank of LoRA.
-    layers: int | None = None  # LoRA in the last layers only; in all when None.
+    layers: int | None = None  # Number of the last layers that have LoRA; all layers when None.
     full: bool = False  # Train all weights instead of LoRA.
     vllm: bool = False  # Sample with vLLM in the same process.
     checkpoint_every: int = 10  # Steps between two checkpoints.
@@ -134,7 +134,7 @@ def load_planner(name: str | Path, *, dtype: str = "auto") -> tuple[Any, Any]:
 
 
 def _reward_of(environment: Environment, turns: Sequence[Query], log: Path) -> Callable[..., Awaitable[list[float | None]]]:
-    """Return TRL's reward function, which plays the plans of a step. TRL passes it the columns of the data, here `turn`."""
+    """Return the reward function for TRL, which plays the plans of a step. `turn` is a column of the data."""
 
     async def turn_reward(
         completions: Sequence[Any], turn: Sequence[int], trainer_state: Any, log_metric: Callable[[str, float], None], **_: Any
