@@ -1,4 +1,4 @@
-"""The interface of actions, the named ways of looking something up, with its base class and the request that they get."""
+"""The interface of actions (named ways of looking something up), its base class, and the request that an action gets."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class BaseAction(ABC):
         return None
 
     def recognises(self, question: str, history: Sequence[tuple[str, str]]) -> bool | None:
-        """True: only this action needs to look the question up. False: it is not for this action. None: it takes any."""
+        """True: only this action is needed. False: the question is not for it. None: the action takes any question."""
         return None
 
     def close(self) -> None:  # noqa: B027 - most actions hold nothing

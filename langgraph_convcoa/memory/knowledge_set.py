@@ -1,6 +1,6 @@
 """The contextual knowledge set, the rounds of a conversation as JSON (Pan et al. 2024b, section 3.3).
 
-Also the current question and the earlier turns, from a question or a list of messages.
+Also reads the current question and the earlier turns from a question or a list of messages.
 """
 
 from __future__ import annotations

@@ -20,9 +20,9 @@ _TYPES = {"U8": np.uint8, "I32": np.int32, "I64": np.int64, "F32": np.float32}
 
 
 def read_arrays(path: Path, *, kind: str, version: int) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
-    """The arrays of a file as read-only memory maps, and the JSON values that were written with them.
+    """Return the arrays of a file as read-only memory maps, and the JSON values that were written with them.
 
-    Everything is read once to compare checksums. RetrievalError for a missing or damaged file, or another kind or version.
+    The file is read once to compare checksums. RetrievalError if it is missing or damaged, or of another kind or version.
     """
     if not path.is_file():
         raise RetrievalError(f"There is no file {path}; build the index again.")

@@ -29,7 +29,7 @@ GRAPH = "convcoa"  # The name of the graph, and of the assistant for the first c
 MODES = {"values": "values", "messages": "messages", "messages-tuple": "messages", "custom": "custom", "updates": "updates"}
 """Stream modes of a client -> stream modes of the graph. Other modes are ignored."""
 SETTINGS = ("model", "k", "threshold", "language", "recall_answers", "max_sub_questions", "max_corrections", "approve")
-"""Settings of a run that a client may set. The server offers the models, and sets limits of actions and shared knowledge."""
+"""Settings of a run that a client may set. The server decides which models, limits and shared knowledge there are."""
 _STRATEGIES = ("reject", "interrupt", "rollback", "enqueue")
 _ROLES = {"human": "human", "user": "human", "ai": "ai", "assistant": "ai"}
 _LOGGER = logging.getLogger(__name__)
@@ -212,7 +212,7 @@ class Run:
         """The events after this number, including later ones, until the run ends."""
         while True:
             news = self._news
-            # Copied first: events are added and dropped while one is sent.
+            # Copied first, since events are added and dropped while an event is sent.
             fresh = [*islice(reversed(self._events), max(self._count - after, 0))]
             for number, written in reversed(fresh):
                 after = number

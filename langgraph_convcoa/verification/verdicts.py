@@ -77,7 +77,7 @@ def judge(claims: Sequence[str], evidence: Evidence, verifier: Verifier, thresho
 def _by_clause(
     claims: Sequence[str], shares: Sequence[float], evidence: Evidence, verifier: Verifier, least: float
 ) -> list[float]:
-    """The shares. A long refused claim gets its weakest clause's share if that is higher. A clause has its own premise."""
+    """Raise the share of a long refused claim to that of its weakest clause. Each clause has its own premise."""
     clauses = {n: found for n, share in enumerate(shares) if share <= least and len(found := _clauses(claims[n])) > 1}
     parts = [part for found in clauses.values() for part in found]
     given = iter(verifier.support(parts, [evidence.premise(part).text for part in parts]) if parts else [])

@@ -1,4 +1,4 @@
-"""Opens files, folders and database URLs as engines that query them; the engine of databases, in read-only transactions."""
+"""Opens files, folders and database URLs as engines. The engine of databases uses read-only transactions."""
 
 from __future__ import annotations
 
@@ -238,7 +238,7 @@ def _sampled(connection: Connection, name: str, schema: str | None, columns: Any
 
 
 def _postgres_limits(seconds: float) -> str:
-    """The statement that sets the limits of a transaction. A superuser's temporary files are limited too."""
+    """The statement that sets the limits of a transaction. Only a superuser can limit temporary files too."""
     milliseconds = max(1, int(min(seconds * 1000, _MOST_MILLISECONDS)))
     settings = {
         "statement_timeout": f"{milliseconds}",

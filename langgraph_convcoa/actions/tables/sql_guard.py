@@ -73,7 +73,7 @@ def check_query(sql: str, dialect: str, tables: Sequence[Table], *, max_rows: in
 
 
 def _checked(sql: str, dialect: str, tables: Sequence[Table], max_rows: int, default_schema: str) -> CheckedQuery:
-    # "sales" and "SALES" are two tables in PostgreSQL, so there are names as created and in lower case.
+    # "sales" and "SALES" are two tables in PostgreSQL, so `names` has each name as created and in lower case.
     created = {table.full_name: table for table in tables}
     created |= {f"{default_schema}.{table.name}": table for table in tables if default_schema and not table.schema}
     names = {name.casefold(): table for name, table in created.items()} | created
@@ -97,7 +97,7 @@ def _checked(sql: str, dialect: str, tables: Sequence[Table], max_rows: int, def
 def _check_tree(
     root: exp.Query, dialect: str, names: Mapping[str, Table], ctes: Mapping[str, str], *, exact: bool = False
 ) -> dict[str, Table]:
-    """Refuse what is not allowed. Returns the tables that the query reads."""
+    """Refuse parts that are not allowed. Returns the tables that the query reads."""
     used: dict[str, Table] = {}
 
     def table_of(node: exp.Table) -> Table | None:

@@ -42,9 +42,9 @@ _MOST_PASSAGES = 60  # A look-up encodes at most this many passages. If there ar
 class WebQuerying(BaseAction):
     """Searches the web, and reads pages only if titles and snippets do not support a guess.
 
-    Depth 1 is one search request; its titles and snippets are the evidence. Depth 2 ranks title|snippet against Sub|guess by
-    sparse Hopfield retrieval, reads the best pages in parallel, and returns their best passages, with `source`, `title` and
-    the `date` of publication if it is known. A page that cannot be read is left out and logged.
+    Depth 1 is one search request; its titles and snippets are the evidence. Depth 2 ranks titles with snippets against the
+    sub-question and guess by sparse Hopfield retrieval. It reads the best pages in parallel and returns their best passages,
+    with `source`, `title` and the `date` of publication if it is known. A page that cannot be read is left out and logged.
 
     Args:
         search: "ddgs" (no key), "tavily", "google", the address of a SearXNG, a LangChain search tool, a function `f(query)`,
@@ -187,7 +187,7 @@ def _snippet(rank: int, result: SearchResult, search: str) -> Document:
 
 
 class WebRanker:
-    """Ranks search results and passages against Sub|guess; the encoder is loaded, and its errors raised, on first use."""
+    """Ranks search results and passages against a query. The encoder is loaded on first use, and may fail then."""
 
     def __init__(self, encoder: Encoder | Embeddings | str | None = None) -> None:
         self._given = encoder
@@ -198,7 +198,7 @@ class WebRanker:
         return RecentEncoder(as_encoder(self._given), 4_000)
 
     def choose(self, results: Sequence[SearchResult], query: str, n: int) -> list[SearchResult]:
-        """The n results whose title|snippet is most similar to the query, best first."""
+        """The n results whose title and snippet are most similar to the query, best first."""
         if len(results) <= n:
             return list(results)
         shown = [

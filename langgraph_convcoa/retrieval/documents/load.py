@@ -123,11 +123,11 @@ def read_file(
 
 @dataclass(frozen=True)
 class Spool:
-    """A new file to which a worker writes the texts of a document file, with limits for them."""
+    """A new file to which a worker writes the texts of a document file, and the limits for these texts."""
 
     path: Path  # Not created if the document file is small: it is read directly.
-    seconds: float = math.inf  # The most processor time.
-    texts: float = math.inf  # The most texts.
+    seconds: float = math.inf  # Most processor time that reading may take.
+    texts: float = math.inf  # Most texts in the file.
     progress: Callable[[int, int], None] = lambda _done, _total: None  # Called with the bytes read so far, and all bytes.
 
 
@@ -207,7 +207,7 @@ class DocumentFiles:
         return {file.relative_to(self._folder).as_posix(): file for file in _files(self._root, skipped)}
 
     def pieces(self, name: str, told: Told) -> list[Piece]:
-        """The texts of a file that are not blank; DocumentError if it cannot be read, or all files hold too much text."""
+        """The texts of a file that are not blank; DocumentError if it cannot be read, or the files together hold too much."""
         file = self._folder / name
         left = self._max_bytes - self._used
         pieces, used = _read(file, suffix_of(file), None if self.single else self._folder, left, self._workers)

@@ -80,7 +80,7 @@ def read_markdown(data: bytes) -> list[Piece]:
         elif opened in ("th_open", "td_open"):
             (columns if opened == "th_open" else cells).append(content)
         elif token.type == "tr_close" and cells:
-            # In the same form as the rows of a CSV file.
+            # The row gets the form of a row of a CSV file.
             content = "\n".join(": ".join(filter(None, pair)) for pair in zip(columns, cells, strict=False) if pair[1])
         elif token.type == "thead_close" and tokens[position + 1].type == "table_close":
             content = " | ".join(columns)
@@ -163,7 +163,7 @@ def parsed_html(page: str) -> BeautifulSoup:
 
 
 def _closed(page: str) -> str:
-    """Escape unclosed tags and comments: for each of them html.parser reads the rest of the page again."""
+    """Escape unclosed tags and comments, since html.parser reads the rest of the page again for each."""
     parser, rest, read = HTMLParser(convert_charrefs=False), page, list[str]()
     for _ in range(_MOST_UNCLOSED):
         try:

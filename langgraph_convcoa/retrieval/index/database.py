@@ -175,7 +175,7 @@ class Transaction:
             return _head(row[0])
 
     def put_head(self, head: Head) -> None:
-        """Store the head of one more commit."""
+        """Store the head, with its number of commits raised by one."""
         body = json.dumps(asdict(replace(head, commits=head.commits + 1)))
         self._connection.execute("INSERT OR REPLACE INTO head VALUES (1, ?, ?)", (body, _checksum(body)))
 
@@ -298,7 +298,7 @@ class Transaction:
 
     @contextmanager
     def _decoding(self, what: str) -> Iterator[None]:
-        """Raise errors of decoding as damage."""
+        """Raise errors of decoding as errors of a damaged index."""
         try:
             yield
         except (TypeError, ValueError, AttributeError, KeyError, OverflowError, RecursionError) as error:

@@ -89,7 +89,7 @@ def arrays(weights: Mapping[str, Tensor]) -> dict[str, Array]:
 
 
 def fingerprint(weights: Mapping[str, npt.NDArray[Any]]) -> str:
-    """A hash of weights: differences fit only the weights that they were taken from."""
+    """A hash of weights. Differences fit only the weights from which they were computed."""
     digest = hashlib.sha256()
     for name, weight in sorted(weights.items()):
         digest.update(f"{name}{weight.shape}".encode())
@@ -164,7 +164,7 @@ class QueryEncoder:
         return normalised(rows, len(questions), network.dimension, f"query encoder of {self.base}")
 
     def _in_onnxruntime(self) -> tuple[OnnxBert, QueryText] | None:
-        """The network and its tokenizer; None if torch computes it."""
+        """The network and its tokenizer in ONNX Runtime; None if torch computes the vectors."""
         with self._lock:
             if not self._looked and self._module is None:
                 bert = bert_of(self.base, None)
