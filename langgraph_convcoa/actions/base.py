@@ -18,7 +18,7 @@ from langgraph_convcoa.errors import InputError
 class ActionInputError(InputError):
     """An action cannot use the `action_input` that the planner wrote; the message says why.
 
-    If the action `repairs`, the graph asks the model once for another input: one call for all inputs of a turn.
+    If the action `repairs`, the graph asks the model for another input: once a turn, for all refused inputs together.
     """
 
 
@@ -137,7 +137,7 @@ class GivenAction(BaseAction):
 def as_action(given: Action | BaseAction) -> BaseAction:
     """Wrap an object with `name`, `description` and `async retrieve` as a `BaseAction`.
 
-    Raises InputError if one of these is missing, or the name is not a letter, then letters, digits, _ or -.
+    Raises InputError if one of these is missing, or the name is not a letter followed by letters, digits, _ or -.
     """
     if not isinstance(given, Action):
         raise InputError(f"{type(given).__name__} is not an action: it needs name, description and async retrieve(request)")

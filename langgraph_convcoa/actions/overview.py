@@ -228,7 +228,7 @@ def covering(collection: Collection, entries: Sequence[Entry], k: int) -> list[D
 
 
 class Wanted(NamedTuple):
-    """A question about a collection: `words` that the documents must have, and the number of the `first` one to list."""
+    """A question about a collection: `words` that the documents must have, and the number of the `first` to list."""
 
     kind: Kind
     words: str = ""
@@ -391,6 +391,6 @@ def find_topics(collection: Collection) -> list[str]:
 
 
 def _written(text: str) -> dict[str, str]:
-    """The words of a passage as they are written, by their stems."""
+    """Stem -> word as it is written, for the words of a passage."""
     found = content_tokens(text[:_LONGEST_PASSAGE])
     return {token.item: token.raw for token in found if len(token.raw) > 2 and token.raw.isalpha()}

@@ -76,8 +76,8 @@ def integrate(
 ) -> tuple[list[Document], int]:
     """Replace low-ranked fresh evidence by earlier evidence that is closer to the question (section 4.2).
 
-    Only evidence of `rounds`, which are on the question's topic, is considered. Returns the evidence, which keeps its length,
-    and the number of earlier pieces in it.
+    Only evidence of `rounds`, which are on the question's topic, is considered. Returns the evidence, with the same number of
+    pieces, and the number of earlier pieces in it.
     """
     low = len(fresh) // SHARE
     known = {document.page_content for document in fresh} | {str(document.id) for document in fresh}

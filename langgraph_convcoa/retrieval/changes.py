@@ -41,11 +41,11 @@ class Entry(NamedTuple):
 
 
 class Selection(NamedTuple):
-    """What a batch of documents adds to a corpus."""
+    """The documents of a batch that are to be stored."""
 
     entries: list[Entry]  # Documents to store: new documents, then replacements of stored documents.
     replaced: list[str]  # Ids of the documents that are replaced.
-    done: Committed  # The result of storing them.
+    done: Committed  # The result of the commit that stores them.
 
 
 def entries_of(passages: Iterable[Document]) -> Iterator[Entry]:
@@ -109,7 +109,7 @@ def select(
     entries = list(entries_of(split_documents(identified, encoder)))
     held = digests([entry.id for entry in entries])
     fresh = [entry for entry in entries if entry.id not in held]
-    # An id made of title and text: a document given without an id never replaces another.
+    # A document given without an id has an id made of its title and text, and never replaces another.
     again = [entry for entry in entries if entry.id in held and entry.id in named]
     changed = [entry for entry in again if held[entry.id] != content_digest(entry.passages)]
     if changed and not replace:
@@ -192,7 +192,7 @@ def check_storable(document: Document) -> None:
 
 
 def _distinct(documents: Iterable[Document]) -> list[Document]:
-    """Leave out each document that repeats the one before it with its id."""
+    """Leave out a document if the last document with the same id is equal."""
     kept: list[Document] = []
     seen: dict[str | None, Document] = {}
     for document in documents:

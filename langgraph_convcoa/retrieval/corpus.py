@@ -120,7 +120,7 @@ class View(Protocol):
 
 
 class Lexical(Protocol):
-    """BM25 of a corpus."""
+    """BM25 scores over a corpus."""
 
     def scores(
         self, view: View, queries: Sequence[str], turns: Sequence[Sequence[tuple[str, str]]] | None = None, /
@@ -142,7 +142,7 @@ class Corpus(Protocol):
 
     @abstractmethod
     def snapshot(self) -> View:
-        """The present state."""
+        """The current state of the corpus."""
 
     def view(self, query: Query) -> View:
         """The state in which the questions are searched."""

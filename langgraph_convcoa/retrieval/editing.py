@@ -95,7 +95,7 @@ class EditableRetriever(DocumentIndex):
         return [identity for done in commits for identity in done.ids]
 
     def upsert(self, items: Sequence[Document], /, **kwargs: Any) -> UpsertResponse:
-        """`update` for LangChain's indexing API: {"succeeded": the ids, "failed": []}."""
+        """`update` for LangChain's indexing API. Returns {"succeeded": the ids, "failed": []}."""
         return {"succeeded": self.update(items, **kwargs), "failed": []}
 
     def delete(self, ids: Iterable[str] | None = None, **kwargs: Any) -> DeleteResponse:

@@ -250,7 +250,7 @@ class Guard:
 
 
 def answer(status: int, detail: str) -> Response:
-    """An error as JSON."""
+    """The response for an error, as JSON."""
     return Response(to_json({"detail": detail}), status, media_type="application/json")
 
 

@@ -103,7 +103,7 @@ class Passage(BaseModel):
 
 
 class Found(BaseModel):
-    """What a search found."""
+    """The result of a search."""
 
     passages: list[Passage] = Field(description="The passages, best first; empty if nothing was found.")
 

@@ -24,7 +24,7 @@ from langgraph_convcoa.text.clean import clean
 
 PING_SECONDS = 15.0  # Seconds without an event after which a comment is sent, so that proxies keep the connection open.
 _MOST_BYTES = 8_000_000  # Maximum number of bytes of the events of one run. The oldest events are dropped.
-_KEPT_BYTES, _KEPT_RUNS = 16_000_000, 200  # Bytes and number of ended runs that are kept.
+_KEPT_BYTES, _KEPT_RUNS = 16_000_000, 200  # Most bytes and most ended runs that are kept.
 GRAPH = "convcoa"  # The name of the graph, and of the assistant for the first collection.
 MODES = {"values": "values", "messages": "messages", "messages-tuple": "messages", "custom": "custom", "updates": "updates"}
 """Stream modes of a client -> stream modes of the graph. Other modes are ignored."""

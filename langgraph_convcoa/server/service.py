@@ -197,7 +197,7 @@ class Service:
             await self.store.erase(self._saver, key)
 
     async def collection(self, user: str, name: str) -> Collection:
-        """A collection that the user may ask; "convcoa" is the first one."""
+        """The collection of this id, if the user may ask it; "convcoa" names the first collection."""
         if name == GRAPH:
             return (await self.threaded(self.collections.of, user))[0]
         found = await self.threaded(self.collections.find, user, name)

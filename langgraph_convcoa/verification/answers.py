@@ -36,7 +36,7 @@ class CheckedSentence:
     """A sentence of an answer, or a table or a block of code.
 
     Attributes:
-        before: The white space in front of it.
+        before: The white space in front of the sentence.
         text: The sentence with the marks of the evidence that supports it, each where the model put it.
         plain: The sentence without marks.
         claims: Whether it says anything that evidence could support.
@@ -76,7 +76,7 @@ class Checker:
         verifier: Judges each sentence.
         question: The question that a short answer such as "in 1982" answers.
         threshold: T; the verifier's own by default.
-        keep_marks: Whether the numbers in a text are those of the evidence. If not, the verifier alone chooses what is cited.
+        keep_marks: Whether the numbers in a text are those of the evidence. If not, the verifier alone chooses the citations.
     """
 
     def __init__(

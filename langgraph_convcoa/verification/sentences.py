@@ -127,7 +127,7 @@ _LEAST_WORDS = 5
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """A sentence of an answer with the citation marks behind it: the answer's [start:end].
+    """A sentence of an answer with the citation marks behind it; it is `answer[start:end]`.
 
     `claim`: its statement, without citation marks, markup, and frames such as "According to the passages,". It is "" if no
     evidence could support it: a greeting, an offer, a question, a heading, code, or a remark that the evidence is silent.

@@ -109,7 +109,7 @@ class DataAnalysis(BaseAction):
     async def retrieve(self, request: ActionRequest) -> list[Document]:
         """One document: the query, its result as a small table, and the source.
 
-        Raises ActionInputError if there is no SQL, or it is refused or fails; TimeoutError; TableError without a connection.
+        Raises ActionInputError if there is no SQL or it fails, TimeoutError if it is slow, TableError without a connection.
         """
         return [await asyncio.to_thread(self._retrieve, request)]
 

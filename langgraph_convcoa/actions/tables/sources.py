@@ -56,7 +56,7 @@ def open_sources(sources: Sources, tables: Sequence[str] | None, memory_limit: s
 
 
 def _named(sources: Sources) -> Iterator[tuple[str, str, str | Path]]:
-    """Each source as `_found` describes it. A mapping gives its own names to single tables."""
+    """Each source as `_found` describes it. If a mapping names a single table, the table gets that name."""
     if isinstance(sources, Mapping):
         for name, source in sources.items():
             if not re.fullmatch(r"[A-Za-z]\w{0,62}", name):

@@ -57,7 +57,7 @@ class CheckedQuery(NamedTuple):
 def check_query(sql: str, dialect: str, tables: Sequence[Table], *, max_rows: int, default_schema: str = "") -> CheckedQuery:
     """Accept exactly one SELECT over the given tables, and limit it to `max_rows` rows.
 
-    A Markdown fence around it is removed. A query may write `default_schema` ("public") before a table that has no
+    A Markdown fence around the query is removed. A query may write `default_schema` ("public") before a table that has no
     schema. The message of the ActionInputError says why a query is refused.
     """
     fence = _FENCE.match(sql)

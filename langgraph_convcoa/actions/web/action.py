@@ -50,15 +50,15 @@ class WebQuerying(BaseAction):
         search: "ddgs" (no key), "tavily", "google", the address of a SearXNG, a LangChain search tool, a function `f(query)`,
             or an object with `async search(query, n)`.
         encoder: Ranks pages and passages, as for `HopfieldRetriever`; all-MiniLM-L6-v2 when None. Loaded for depth 2 only.
-        results: Number of results that a search is asked for.
-        pages: Maximum number of pages that are read at a depth.
+        results: Number of results that are requested from the search.
+        pages: Maximum number of pages that are read at each depth.
         read_pages_first: Read the pages of the first results at depth 1 (Pan et al. 2024b).
         allow_private: Hosts and networks that may be read although they are not public, such as ["wiki.intern",
             "10.1.0.0/16"], or True for all of them. The search's own address needs no entry.
         respect_robots: Leave out pages that a site's robots.txt asks not to read.
         cache: A file that keeps pages; None keeps them in memory.
         cache_seconds: Seconds for which a page is kept.
-        limits: Time, size and number of requests of a page.
+        limits: Limits on time, size and requests for a page.
         guard: Replaces `allow_private`, for another way of resolving names.
         name: The action's name for the planner and the chain.
         description: What the planner reads.

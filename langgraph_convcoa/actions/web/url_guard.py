@@ -95,7 +95,7 @@ class Guard:
     """Decides which URLs, and which addresses behind them, may be used.
 
     Public addresses on the ports 80 and 443 are allowed. `allow_private` adds hosts and networks ("wiki.intern",
-    "10.1.0.0/16", "127.0.0.1:8080"; InputError for anything else), or with True all except those of `never_holds_pages`.
+    "10.1.0.0/16", "127.0.0.1:8080"; InputError for anything else). True adds all except those of `never_holds_pages`.
     """
 
     def __init__(self, allow_private: bool | str | Sequence[str] = False, resolver: Resolver = resolve) -> None:

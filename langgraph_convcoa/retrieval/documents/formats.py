@@ -146,7 +146,7 @@ def grouped_rows(header: Sequence[str], rows: Iterable[tuple[int, Sequence[str]]
 
 
 def _rows_piece(first: int, rows: Sequence[str], cells: Iterable[str]) -> Piece:
-    """Rows of a table; cells that look like names become entities of an evidence graph."""
+    """Make a piece of table rows. Cells that look like names become entities of an evidence graph."""
     entities = list(islice(cells, _MOST_ENTITIES))
     return Piece("\n\n".join(rows), key=f"row-{first}", metadata={"row": first} | ({"entities": entities} if entities else {}))
 

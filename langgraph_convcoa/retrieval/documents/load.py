@@ -189,7 +189,7 @@ class DocumentFiles:
     def __init__(self, path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> None:
         self._root, self._max_bytes = Path(path).expanduser(), max_bytes
         self.single = True  # False for a folder.
-        with suppress(OSError, ValueError):  # the name is too long or not valid
+        with suppress(OSError, ValueError):  # raised if the name is too long or not valid
             self.single = not self._root.is_dir()
         self._folder = self._root.parent if self.single else self._root
         self._used = 0
@@ -336,10 +336,10 @@ def _parsed(path: str | Path, suffix: str, limit: int, seconds: float) -> tuple[
 
 
 def _content(stream: BinaryIO, suffix: str, limit: int) -> bytes:
-    """The bytes of a text file, unpacked; one byte more than the limit if there are more."""
+    """The unpacked bytes of a text file, at most one more than the limit."""
     data = bytearray()
     with gzip.GzipFile(fileobj=stream) if suffix.endswith(".gz") else stream as plain:
-        # A read allocates as much as it is asked for, and the limit may exceed a worker's memory.
+        # Read in parts: a read allocates all that it is asked for, and the limit may exceed a worker's memory.
         while len(data) <= limit and (part := plain.read(min(_READ_AT_ONCE, limit + 1 - len(data)))):
             data += part
     return bytes(data)

@@ -28,7 +28,7 @@ _BLOCK_TAGS = frozenset({
 })  # fmt: skip
 _LARGEST_MARKDOWN = 2_000_000
 _FRONT_MATTER = re.compile(r"\A---[ \t]*\n(.*?)\n(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
-_FEWEST_FACTS, _MOST_FACTS = 3, 500  # Lowest number of rows of an infobox, and highest number of table rows that are examined.
+_FEWEST_FACTS, _MOST_FACTS = 3, 500  # Fewest rows of an infobox, and most table rows that are examined.
 _MOST_UNCLOSED = 10  # This many unclosed tags and comments are read as text; after them all tags are removed.
 _TAG = re.compile(r"<[^<>]*>?")
 _MAX_NODES = 12_000
@@ -47,7 +47,7 @@ _ESCAPED = re.compile(r"iso-2022")
 _META = re.compile(
     rb"<meta[^>]{0,200}?charset\s*=\s*[\"']?\s*([A-Za-z0-9_:-]{2,30})|encoding=[\"']([A-Za-z0-9_:-]{2,30})", re.I
 )
-_ENOUGH = 32  # Lowest number of bytes outside ASCII for detecting a character set.
+_ENOUGH = 32  # Fewest bytes outside ASCII with which a character set is guessed.
 _TITLE_FIELD = re.compile(r"^title:[ \t]*[\"']?(.+?)[\"']?[ \t]*$", re.MULTILINE | re.IGNORECASE)
 
 

@@ -74,7 +74,7 @@ def package(stream: BinaryIO, kind: str) -> Iterator[ZipFile]:
 
 def _check(archive: ZipFile, size: int) -> None:
     parts = archive.infolist()
-    # No part is read beyond the size that it declares.
+    # The declared sizes are enough, since no part is read beyond its declared size.
     total = sum(part.file_size for part in parts)
     if len(parts) > _MOST_PARTS:
         raise DocumentError(f"is a package of {len(parts)} parts, over {_MOST_PARTS}: split it")
@@ -110,7 +110,7 @@ def read_docx(stream: BinaryIO, limit: int) -> Iterator[Piece]:
             style_map=_STYLES,
             include_embedded_style_map=False,
             external_file_access=False,
-            # No picture is opened.
+            # Pictures are left out.
             convert_image=lambda _image: [],
             id_prefix="",
         ).value

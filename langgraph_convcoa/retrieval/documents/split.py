@@ -30,8 +30,8 @@ def split_documents(documents: Iterable[Document], encoder: Encoder) -> list[Doc
     """Split documents into passages that the encoder reads in full, title included.
 
     A document that fits stays one passage with its id. A longer one is split at paragraphs, then sentences, then words, into
-    parts of about equal length. Part n, from 1, has the id `{document id}#{n}`. Its metadata holds `document_id` and `start`,
-    its offset. A document without an id gets an id made of its content; if several have the same content, one is kept.
+    parts of about equal length. Part n, from 1, has the id `{document id}#{n}`. Its metadata holds `document_id` and its
+    offset `start`. A document without an id gets an id made of its content; if several have the same content, one is kept.
     Empty documents are left out and logged. Raises RetrievalError if an id is used twice, or no document has text.
     """
     kept = identify(documents)

@@ -108,7 +108,7 @@ class Engine(Protocol):
         """The digest of each of these documents that is stored with all its passages."""
 
     def put(self, passages: Sequence[StoredPassage]) -> None:
-        """Store whole documents, all or none; each replaces the one with its id. Storing the same again changes nothing.
+        """Store whole documents, all or none. Each replaces the document with its id. Storing it again changes nothing.
 
         Raises RetrievalError if a passage of another document has one of the ids.
         """
@@ -127,7 +127,7 @@ class Engine(Protocol):
         """
 
     def delete(self, documents: Sequence[str]) -> None:
-        """Delete these documents, all or none; missing ones are skipped."""
+        """Delete these documents, all or none; missing documents are skipped."""
 
     def statistics(self, terms: Iterable[str]) -> Statistics:
         """The numbers that BM25 needs for these terms."""

@@ -26,7 +26,7 @@ def is_engine(address: object) -> bool:
 
 
 def is_unclear(address: str) -> bool:
-    """True if an engine's address may be split inside its password: a part of it would be shown as the host."""
+    """True if an engine's address may be split inside its password, a part of which would be shown as the host."""
     return "#" in address or (is_ambiguous(address) and not address.lower().startswith("milvus+file:"))
 
 

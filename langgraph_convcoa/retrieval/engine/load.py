@@ -222,7 +222,7 @@ class _Worker:
 def _by_workers(
     documents: Iterable[Document], loader: tuple[Any, ...], address: str, workers: int | None
 ) -> Iterator[Committed]:
-    """The result of each batch. Errors of this library are raised unchanged, others as RetrievalError."""
+    """Yield the result of each batch. Errors of this library are raised unchanged, others as RetrievalError."""
     import ray
     from ray.util import ActorPool
 
@@ -239,10 +239,10 @@ def _by_workers(
         gpus, cpus = int(there.get("GPU", 0)), int(there.get("CPU", 0))
         number = workers or min(gpus or cpus, cpus)
         if not 0 < number <= cpus:
-            # Ray would wait for processors forever.
+            # Otherwise Ray would wait for processors forever.
             needed = f"{workers or 1} workers need one each"
             raise InputError(f"Ray has {cpus} free processors, and {needed}: free some, or give fewer --workers")
-        # A batch that kills each worker is not tried forever.
+        # Limit the tries of a batch that kills every worker.
         options = {"num_cpus": 1, "num_gpus": int(number <= gpus), "max_restarts": -1, "max_task_retries": 2}
         pool = ActorPool([ray.remote(_Worker).options(**options).remote(*loader) for _ in range(number)])
         for batch in batches_of(map(checked_document, documents)):

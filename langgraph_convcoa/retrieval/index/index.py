@@ -57,7 +57,7 @@ class Snapshot:
 
     @classmethod
     def load(cls, folder: Path, checked: Checked, before: Snapshot | None = None) -> Snapshot:
-        """Load the present state; `before` if nothing changed. FileNotFoundError if the pattern file was just replaced."""
+        """Load the current state, or return `before` if unchanged. FileNotFoundError if the pattern file was just replaced."""
         with reading(folder) as database:
             head = database.head()
             blocks = before.blocks if before is not None and before.head == head else database.blocks()
@@ -158,7 +158,7 @@ class Snapshot:
     def allowed(self, condition: Filter | None) -> npt.NDArray[np.bool_] | None:
         """(n,), True for the passages that are not deleted and meet the condition; None if all do.
 
-        For a mapping all metadata are read, for a function all passages; the results of the last mappings are kept.
+        A mapping needs all metadata, and a function needs all passages. The results of the last mappings are kept.
         """
         if condition is None:
             return self.alive
@@ -195,7 +195,7 @@ class Index(Corpus):
 
     Opening reads no pattern; each block of patterns is compared with its checksum before its first use. Any number of
     processes may read while one writes; they see a commit at their next search. A killed process leaves the index as it was
-    after its last commit. RetrievalError if there is no index, it has another version, is damaged or cut short.
+    after its last commit. RetrievalError if there is no index, or if it has another version or is damaged.
     """
 
     path: Path

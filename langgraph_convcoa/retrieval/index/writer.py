@@ -98,7 +98,7 @@ def compact(folder: Path, head: Head, view: View) -> None:
         head = _put_file(database, folder, head, view, view.keys[view.numbers])
         database.put_head(head)
     _remove_others(folder, head.file)
-    # If readers keep the database busy, its file only stays larger.
+    # If readers keep the database busy, shrinking fails, and its file only stays larger.
     with suppress(RetrievalError):
         shrink(folder)
 

@@ -53,7 +53,7 @@ class RetrieverModel:
     """
 
     encoder: str  # Identity of the encoder whose patterns are searched (`encoder_identity`).
-    settings: Mapping[str, float] = field(default_factory=dict)  # Settings of the retriever; the user's own take precedence.
+    settings: Mapping[str, float] = field(default_factory=dict)  # Retriever settings; the user's settings take precedence.
     state: StateWeights | None = None  # Projections and gate of the conversation state; untrained when None.
     query_encoder: QueryEncoder | None = None  # When None the state uses the encoder's vectors alone.
     state_weight: float = 0.0  # g of `mixed_states`.
@@ -187,7 +187,7 @@ def stated_model(model: RetrieverModel | str | Path | None) -> str | None:
     """The entry for a model in an index's settings: its name, "index:model" if it is saved with the index, or None."""
     if not isinstance(model, RetrieverModel):
         return None if model is None else str(model)
-    # The default model is not named: the user who opens the index chooses.
+    # The default model is not saved: the user who opens the index chooses.
     return None if model.source == DEFAULT_MODEL else _BESIDE
 
 

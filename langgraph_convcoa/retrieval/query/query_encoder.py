@@ -100,7 +100,7 @@ def fingerprint(weights: Mapping[str, npt.NDArray[Any]]) -> str:
 class QueryEncoder:
     """A trained copy of the encoder that reads `question [SEP] turns, newest first` in 128 tokens.
 
-    It gives the vector that the encoder would give to the self-contained question, so indexes of passages stay as they are.
+    It gives the vector that the encoder would give to the self-contained question, so indexes of passages stay valid.
     The trained weights are kept as 8-bit differences from the encoder (`base`, a name or folder), which is loaded on first
     use. Threads may share a query encoder.
     """

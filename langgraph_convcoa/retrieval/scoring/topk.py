@@ -17,7 +17,7 @@ from langgraph_convcoa.retrieval.encoders.base import Vectors, cores
 from langgraph_convcoa.retrieval.scoring.patterns import Each, Mask, Patterns, Rows, first_pass
 
 _QUERIES = 64
-# Below this many numbers in the patterns, a second thread takes longer to start than to work.
+# Below this many entries in the patterns, a second thread takes longer to start than to work.
 _WORTH_THREADS = 1_000_000
 # The products of a group of queries take at most this many bytes, or a sixteenth of the patterns' bytes if that is more.
 _PRODUCT_BYTES = 64 * 2**20
@@ -26,7 +26,7 @@ _SHARE = 16
 _COPIED_BYTES = 16 * 2**20
 # Largest error of a float32 bound, relative to the product of the lengths.
 _ROUNDING = 1e-6
-# Most numbers of patterns that are copied to float64 at a time: many equal scores may require all patterns.
+# Most entries of patterns that are copied to float64 at a time: many equal scores may require all patterns.
 _COPIED = 2_500_000
 # Replaces -inf, so that sums stay finite. The largest score is 0, and scores below -1 have no weight.
 _NONE = -2.0
@@ -143,7 +143,7 @@ def _check_arrays(patterns: Patterns, states: Vectors, allowed: Mask, extra: Vec
 
 
 def associate(patterns: Patterns, index: int, state: Vectors, beta: float) -> tuple[Scores, Scores]:
-    """The association weights of a passage's windows for a query state (d), which add up to one, and their products."""
+    """The association weights of a passage's windows for a query state (d), and the windows' products with the state."""
     rows = np.arange(int(patterns.offsets[index]) + 1, int(patterns.offsets[index + 1]))
     products = _row_products(patterns, state, rows)
     return sparsemax(products, beta=beta), products
