@@ -124,7 +124,7 @@ class ActionRunner:
             start = time.perf_counter()
             try:
                 documents, error = await self.arun(name, request, within, turn, limit), ""
-            except Exception as failure:  # noqa: BLE001 - whatever an action raises
+            except Exception as failure:  # noqa: BLE001 - an action may raise any error
                 documents, error = [], reason_of(failure)
             return Look(name, documents, error, time.perf_counter() - start)
 

@@ -160,7 +160,7 @@ def distinct(ids: Iterable[str]) -> list[str]:
 def check_deletable(
     ids: Iterable[str], there: Container[str], owners: Callable[[Sequence[str]], Mapping[str, str]]
 ) -> list[str]:
-    """The ids whose documents exist; InputError for the id of a passage of a longer document."""
+    """The ids whose documents exist; InputError for the id of a part of a longer document."""
     names = distinct(ids)
     unknown = [name for name in names if name not in there]
     of = owners(unknown) if unknown else {}

@@ -179,7 +179,7 @@ class Corpus(Protocol):
     def delete(self, ids: Iterable[str]) -> list[str]:
         """Delete the documents with these ids, all or none, and return the ids that existed.
 
-        InputError for the id of a passage of a longer document.
+        InputError for the id of a part of a longer document.
         """
 
     @abstractmethod

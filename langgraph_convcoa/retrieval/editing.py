@@ -101,7 +101,7 @@ class EditableRetriever(DocumentIndex):
     def delete(self, ids: Iterable[str] | None = None, **kwargs: Any) -> DeleteResponse:
         """Delete documents by their ids; missing ids are skipped. `succeeded` in the result has the ids that existed.
 
-        InputError without ids, for the id of a passage of a longer document, or if the corpus is a vector store.
+        InputError without ids, for the id of a part of a longer document, or if the corpus is a vector store.
         """
         if ids is None:
             raise InputError("delete needs the ids of the documents.")

@@ -1,4 +1,4 @@
-"""Collections of documents. All users share those of the command line. A collection made on the page is one user's."""
+"""Collections of documents: those of the command line, which all users share, and those that a user makes on the page."""
 
 from __future__ import annotations
 

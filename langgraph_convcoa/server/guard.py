@@ -61,7 +61,7 @@ class Access:
     token: str = ""  # The token that every request must carry; "" if no token is needed.
     user_header: str = ""  # The header in which a reverse proxy names the user.
     proxies: Sequence[ipaddress.IPv4Network | ipaddress.IPv6Network] = ()  # The header is accepted from these addresses.
-    names: frozenset[str] = frozenset()  # Host names of the server besides those of loopback, as browsers write them.
+    names: frozenset[str] = frozenset()  # Host names of the server besides localhost, as browsers write them.
     origins: frozenset[str] = frozenset()  # Other origins whose pages may call the server, such as that of agent-chat-ui.
     max_upload: int = UPLOAD_BYTES  # The maximum number of bytes of an upload request.
     session: str = field(init=False, default="")  # Value of the cookie of a browser that logged in with the token.

@@ -274,7 +274,7 @@ def _told(kind: type[Exception]) -> Iterator[None]:
     """Raise every error as `kind`, an exception of the SDK. Its message holds no secret."""
     try:
         yield
-    except Exception as error:  # noqa: BLE001 - told to the client
+    except Exception as error:  # noqa: BLE001 - sent to the client
         raise kind(flat(error_json(error)["message"])) from None
 
 

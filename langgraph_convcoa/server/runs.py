@@ -88,7 +88,7 @@ class RunRequest:
     settings: dict[str, Any] = field(default_factory=dict)
 
     def context(self, own: ConvCoAContext, models: Sequence[str] = ()) -> ConvCoAContext:
-        """The server's settings, changed by those of the run. A run cannot remove the server's approvals."""
+        """The server's settings, with the run's settings applied. A run cannot remove the server's approvals."""
         if not self.settings:
             return own
         model = self.settings.get("model") or None

@@ -196,7 +196,7 @@ class Jobs:
                 with job.workers:
                     self._index(job)
                 status = "done"
-            except Exception as error:  # noqa: BLE001 - the next job is not to suffer
+            except Exception as error:  # noqa: BLE001 - the next job must still run
                 job.message = "stopped" if job.stopped.is_set() else error_json(error)["message"]
             job.folder.cleanup()
             with self._lock:

@@ -44,7 +44,7 @@ _TYPE_WORDS = frozenset({"ARRAY", "STRUCT", "ROW", "MAP", "LIST", "DEC", "OBJECT
 
 
 class CheckedQuery(NamedTuple):
-    """A checked query: its text for citations, what its order puts first ("highest total revenue"; "" for another query),
+    """A checked query: its text for citations, words for its first rows ("highest total revenue"; "" without an order),
     the SQL to run (names quoted, rows limited), and the tables that it reads.
     """
 
@@ -220,7 +220,7 @@ def parse_select(sql: str, dialect: str) -> exp.Query:
         raise
     except RecursionError:
         raise _too_deep() from None
-    except Exception as error:  # noqa: BLE001 - the parser raises what it likes over text that is no SQL
+    except Exception as error:  # noqa: BLE001 - the parser raises many types for text that is no SQL
         raise ActionInputError(f"the query cannot be read as {dialect} SQL: {first_line(error)}") from None
     if not isinstance(root, exp.Query):
         raise ActionInputError(f"only a SELECT is run, not {root.key.upper()}")

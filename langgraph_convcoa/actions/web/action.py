@@ -132,7 +132,7 @@ class WebQuerying(BaseAction):
                 found = await self.search.search(query, n)
             except (RetrievalError, httpx.TransportError, httpx.HTTPStatusError, ConnectionError, TimeoutError):
                 raise
-            except Exception as error:  # whatever a user's tool or function raises
+            except Exception as error:  # a user's tool or function may raise any error
                 raise RetrievalError(f"the search {self.search.name!r} failed ({type(error).__name__})") from error
             return [asdict(SearchResult.of(r.title, r.url, r.snippet, r.date)) for r in found]
 

@@ -51,7 +51,7 @@ class Child:
     def __init__(self, module: str, call: str, folder: Path | None = None) -> None:
         name = call.partition("(")[0]
         code = f"import sys; sys.path[:] = {sys.path!r}; from {module} import {name}; {call}"
-        process = subprocess.Popen(  # noqa: S603 - this interpreter, with no code of others
+        process = subprocess.Popen(  # noqa: S603 - this interpreter, with code of this package
             [sys.executable, "-I", "-c", code],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

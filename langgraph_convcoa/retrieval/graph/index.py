@@ -47,7 +47,7 @@ def linked(contents: Contents) -> Links:
 
     An entity is a title. It is linked to its passages, and to the passages that name it, with more weight if few do. A name
     from the metadata is also an entity. So is a name in 2 to 10 passages; its links have less weight, and lead only to
-    passages whose title no other passage has.
+    passages with a unique title.
     """
     n = len(contents.titles)
     titled = np.flatnonzero(contents.titles)
@@ -107,7 +107,7 @@ def _mentions(contents: Contents, titles: Hashes) -> tuple[Numbers, Hashes]:
 def _names(contents: Contents, titles: Hashes, articles: npt.NDArray[np.bool_]) -> tuple[Numbers, Hashes, Hashes]:
     """The passage and the name of each link, then all names from the metadata.
 
-    A link is made by a name from the metadata, or by a rare name of an article (a passage with a title of its own).
+    A link is made by a name from the metadata, or by a rare name of an article (a passage with a unique title).
     """
     owners = np.repeat(np.arange(len(contents.name_offsets) - 1), np.diff(contents.name_offsets))
     plain, marked = contents.names & ~1, (contents.names & 1) == 1

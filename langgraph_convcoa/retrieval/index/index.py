@@ -276,7 +276,7 @@ class Index(Corpus):
     def delete(self, ids: Iterable[str]) -> list[str]:
         """Delete the documents with these ids, and return the ids that existed; `compact` removes their patterns.
 
-        InputError for the id of a passage of a longer document; nothing is deleted then.
+        InputError for the id of a part of a longer document; nothing is deleted then.
         """
         names = distinct(ids)
         if not names:

@@ -45,7 +45,7 @@ class Differences:
 
     @classmethod
     def between(cls, base: Mapping[str, Array], trained: Mapping[str, Array]) -> Differences:
-        """The differences of trained weights from those of an encoder; RetrievalError for another architecture."""
+        """Compute the differences of trained weights from an encoder's weights; RetrievalError for another architecture."""
         if {name: tensor.shape for name, tensor in base.items()} != {name: tensor.shape for name, tensor in trained.items()}:
             raise RetrievalError("The trained query encoder and its encoder are not of one architecture.")
         tensors: dict[str, npt.NDArray[Any]] = {}

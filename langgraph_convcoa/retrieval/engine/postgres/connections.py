@@ -30,7 +30,7 @@ _ATTEMPTS = 5
 _AGAIN = ("40001", "40P01")  # serialization failure, deadlock
 _GRACE = 0.5
 # With keepalives the server frees the locks of a vanished machine within a minute. A connection that only holds a lock is idle
-# for long, so a limit on idle time is lifted; servers before PostgreSQL 14 have none.
+# for long, so a limit on idle time is lifted; servers before PostgreSQL 14 have no such limit.
 _PATIENT = (
     "SET statement_timeout = 0; SET lock_timeout = 0; "
     "SET tcp_keepalives_idle = 30; SET tcp_keepalives_interval = 10; SET tcp_keepalives_count = 3; "
