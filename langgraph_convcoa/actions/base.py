@@ -1,4 +1,4 @@
-"""The interface of actions, the named ways of looking something up, with its base class and the request that they get."""
+"""The interface of actions (named ways of looking something up), its base class, and the request that an action gets."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from langgraph_convcoa.errors import InputError
 class ActionInputError(InputError):
     """An action cannot use the `action_input` that the planner wrote; the message says why.
 
-    If the action `repairs`, the graph asks the model once for another input: one call for all inputs of a turn.
+    If the action `repairs`, the graph asks the model for another input: once a turn, for all refused inputs together.
     """
 
 
@@ -111,7 +111,7 @@ class BaseAction(ABC):
         return None
 
     def recognises(self, question: str, history: Sequence[tuple[str, str]]) -> bool | None:
-        """True: only this action needs to look the question up. False: it is not for this action. None: it takes any."""
+        """True: only this action is needed. False: the question is not for it. None: the action takes any question."""
         return None
 
     def close(self) -> None:  # noqa: B027 - most actions hold nothing
@@ -137,7 +137,7 @@ class GivenAction(BaseAction):
 def as_action(given: Action | BaseAction) -> BaseAction:
     """Wrap an object with `name`, `description` and `async retrieve` as a `BaseAction`.
 
-    Raises InputError if one of these is missing, or the name is not a letter, then letters, digits, _ or -.
+    Raises InputError if one of these is missing, or the name is not a letter followed by letters, digits, _ or -.
     """
     if not isinstance(given, Action):
         raise InputError(f"{type(given).__name__} is not an action: it needs name, description and async retrieve(request)")

@@ -86,7 +86,7 @@ class KnowledgeRetrieval(BaseAction):
         self._options = _options(retriever)
         searched = inner(retriever)
         self._is_chain = searched is None
-        # A retriever without an async method of its own is run in a thread: the inherited one drops `k` and `history`.
+        # A retriever without an async method is run in a thread: the inherited method drops `k` and `history`.
         self._plain = searched is not None and bool(self._options) and _only_plain(searched)
 
     @property

@@ -44,7 +44,7 @@ _LONGEST_QUESTION = 200
 _PLACE = r"(?:this|the|your|my|our) (?:document )?(?:collection|corpus|knowledge base)"
 _ALL = r"(?:documents?|docs?|files?|pdfs?)"
 _SORTS = r"(?:documents?|docs?|files?|pdfs?|papers?|reports?|articles?|notes|texts)"
-"""The last five may also mean parts of a text, so they need a place, an owner, or titles with the words of the question."""
+"""The last five may also be parts of a text. With them a question needs a place or owner, or words that a title has."""
 _OWNED = rf"(?:(?:do|can) (?:you|we|i) (?:have|search)(?: here| in {_PLACE})?|are (?:here|in here|in {_PLACE})|did i upload)"
 _THE = r"(?:all )?(?:of )?(?:the |my |your |our |these )?"
 # Every pattern names the collection, and a question must match as a whole: one word more makes an ordinary question.
@@ -164,7 +164,7 @@ def _said(name: str, text: str, extract: str | None = None) -> Document:
 
 
 def counted(collection: Collection) -> str:
-    """The number of documents, passages and formats, without a full stop."""
+    """A sentence with the numbers of documents, passages and formats, without a full stop."""
     formats = Counter(entry.suffix for entry in collection.entries if entry.suffix).most_common(8)
     passages = _number(sum(len(entry.numbers) for entry in collection.entries), "passage")
     files = _among([f"{n} {suffix}" for suffix, n in formats])
@@ -213,7 +213,7 @@ def _number(count: int, noun: str) -> str:
 
 
 def covering(collection: Collection, entries: Sequence[Entry], k: int) -> list[Document]:
-    """About k passages that cover the documents, in turns: the first of each document, then others, evenly spread."""
+    """About k passages, evenly spread over the documents: the first passage of each document, then others in turns."""
     share = max(1, k // len(entries))
     each = []
     for entry in entries:
@@ -228,7 +228,7 @@ def covering(collection: Collection, entries: Sequence[Entry], k: int) -> list[D
 
 
 class Wanted(NamedTuple):
-    """A question about a collection: `words` that the documents must have, and the number of the `first` one to list."""
+    """A question about a collection: `words` that the documents must have, and the number of the `first` to list."""
 
     kind: Kind
     words: str = ""
@@ -391,6 +391,6 @@ def find_topics(collection: Collection) -> list[str]:
 
 
 def _written(text: str) -> dict[str, str]:
-    """The words of a passage as they are written, by their stems."""
+    """Stem -> word as it is written, for the words of a passage."""
     found = content_tokens(text[:_LONGEST_PASSAGE])
     return {token.item: token.raw for token in found if len(token.raw) > 2 and token.raw.isalpha()}

@@ -37,7 +37,7 @@ _lock = threading.Lock()
 
 
 class ActionError(ConvCoAError):
-    """An action failed. The message is redacted, because the graph stores it with the turn. `transient`: a retry may help."""
+    """An action failed. The message is redacted: the graph stores it with the turn. If `transient`, a retry may help."""
 
     def __init__(self, message: str, *, transient: bool = False) -> None:
         super().__init__(message)
@@ -101,7 +101,7 @@ class ActionRunner:
             except TimeoutError as error:
                 raise TimeoutError(f"no result within {within:g} s") from error
             except GraphBubbleUp:
-                # Not an error: an interrupt that the action makes.
+                # An interrupt that the action makes is not an error.
                 raise
             except Exception as error:
                 reason = reason_of(error, secrets_of(self.actions[name]))
@@ -118,18 +118,18 @@ class ActionRunner:
             start = time.perf_counter()
             try:
                 documents, error = await self.arun(name, request, within, turn, limit), ""
-            except Exception as failure:  # noqa: BLE001 - whatever an action raises
+            except Exception as failure:  # noqa: BLE001 - an action may raise any error
                 documents, error = [], reason_of(failure)
             return Look(name, documents, error, time.perf_counter() - start)
 
         return list(await asyncio.gather(*(one(name, request) for name, request in requests.items())))
 
     def look(self, requests: Mapping[str, ActionRequest], within: float, turn: str, limit: int) -> list[Look]:
-        """`alook` for a thread."""
+        """Like `alook`, but blocks the calling thread."""
         return _run(self.alook(requests, within, turn, limit))
 
     def run(self, name: str, request: ActionRequest, within: float, turn: str, limit: int) -> list[Document]:
-        """`arun` for a thread. All threads share one event loop, so that an action's connections stay usable."""
+        """Like `arun`, but blocks the thread. All threads share one event loop, so an action's connections stay usable."""
         return _run(self.arun(name, request, within, turn, limit))
 
 

@@ -29,7 +29,7 @@ class ToolAction(BaseAction):
     The planner reads the tool's description and arguments and writes the `action_input`: a JSON object, or the text for a tool
     with one text argument. Without an input, a tool that takes a question or a search text gets the sub-question. The model
     rewrites refused arguments, once a turn. Each returned document is a piece of evidence; anything else is one document of at
-    most 20,000 characters. The planner may call the tool at any time: give tools that look things up and change nothing.
+    most 20,000 characters. The planner may call the tool at any time, so give only tools that change nothing.
 
     Args:
         tool: A LangChain tool, plain or async.
@@ -140,7 +140,7 @@ def action_name(name: str) -> str:
 
 
 def _arguments(tool: BaseTool) -> dict[str, dict[str, Any]]:
-    """The arguments that a caller gives: name -> type, whether it is required, and a note."""
+    """The arguments of a tool: name -> its type, whether it is required, and a note."""
     schema = convert_to_openai_tool(tool)["function"]["parameters"]
     found = {}
     for name, about in schema.get("properties", {}).items():

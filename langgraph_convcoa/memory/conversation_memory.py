@@ -1,7 +1,7 @@
-"""The memory of a conversation: its rounds ranked for a question (DH-RAG, Zhang et al. 2025, eq. 3-5, 11-14), and its view.
+"""The memory of a conversation: ranks its rounds for a question (DH-RAG, Zhang et al. 2025, eq. 3-5, 11-14).
 
-DH-RAG's clusters and chains of queries (eq. 15-24) are left out: in 800 trials with real dialogs they changed the best
-rounds seven times. All rounds of the memory are compared with the question; there are at most a few hundred.
+DH-RAG's clusters and chains of queries (eq. 15-24) are left out: in 800 trials with real dialogs they changed the best rounds
+only seven times. All rounds of the memory are compared with the question; there are at most a few hundred.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from langgraph_convcoa.text.words import content_words, words
 
 _log = logging.getLogger(__name__)
 _WORD_DIMENSION = 1024
-RECENT, RELEVANT = 3, 5  # A view has this many of the last rounds, and this many relevant earlier rounds.
+RECENT, RELEVANT = 3, 5  # A prompt gets this many last rounds, and this many relevant earlier rounds.
 _PAIRS, _RECENT_PAIRS = 10, 6
 _ABOUT = 0.6  # Minimum relevance (cosine plus share of words) of a round on the question's topic.
 _CONVERSATIONS, _LONGEST = 64, 2_000
-_CONTEXT = 0.5  # Weight of the previous triple's pattern in the next one: "And in 2019?" says little by itself.
+_CONTEXT = 0.5  # Weight of the previous pattern in the next pattern: "And in 2019?" says little by itself.
 _WORD_CONTEXT = 0.7  # Weight of a word of the previous triple; its square is the weight for the triple before that.
 _WORD_WEIGHT = 1.0
-"""Weight of shared words beside the cosine. The three weights were chosen on half of the dialogs of pacific and mtrag."""
+"""Weight of shared words (cosine: 1). The three weights were chosen on half of the dialogs of pacific and mtrag."""
 _HALF_LIFE = 20.0  # Number of rounds after which the recency is half.
 
 

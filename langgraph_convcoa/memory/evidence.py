@@ -76,8 +76,8 @@ def integrate(
 ) -> tuple[list[Document], int]:
     """Replace low-ranked fresh evidence by earlier evidence that is closer to the question (section 4.2).
 
-    Only evidence of `rounds`, which are on the question's topic, is considered. Returns the evidence, which keeps its length,
-    and the number of earlier pieces in it.
+    Only evidence of `rounds`, which are on the question's topic, is considered. Returns the evidence, with the same number of
+    pieces, and the number of earlier pieces in it.
     """
     low = len(fresh) // SHARE
     known = {document.page_content for document in fresh} | {str(document.id) for document in fresh}
@@ -123,9 +123,9 @@ def recall_answers(
 ) -> list[RecalledAnswer]:
     """Find the sub-questions that an earlier round answered. If several rounds did, the latest one is used.
 
-    An answer counts if the same action found it and evidence supported it. Recalled answers do not count, so the age is the
-    age of the retrieval. Answers older than `max_age` seconds are stale. `asked` holds (index, action, self-contained
-    sub-question), and `evidence` holds the full texts.
+    An answer counts if the same action found it and evidence supported it. A recalled answer does not count, so the age of an
+    answer is the age of its retrieval. Answers older than `max_age` seconds are stale. `asked` holds (index, action,
+    self-contained sub-question), and `evidence` holds the full texts.
     """
     earliest = -math.inf if max_age is None else (now or datetime.now(UTC)).timestamp() - max_age
     known = list(_known(rounds, earliest))

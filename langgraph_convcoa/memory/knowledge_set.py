@@ -1,6 +1,6 @@
 """The contextual knowledge set, the rounds of a conversation as JSON (Pan et al. 2024b, section 3.3).
 
-Also the current question and the earlier turns, from a question or a list of messages.
+Also reads the current question and the earlier turns from a question or a list of messages.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class RoundExtra(TypedDict):
     time: str
     evidence: NotRequired[list[Citation]]  # Evidence of items that the answer does not cite.
     unsupported: NotRequired[list[str]]  # Sentences of the answer that no evidence supports.
-    rating: NotRequired[str]  # What a person thinks of the answer: "up" or "down".
+    rating: NotRequired[str]  # The user's rating of the answer: "up" or "down".
 
 
 class Round(TypedDict):
@@ -78,7 +78,7 @@ class ContextualKnowledgeSet:
     def load(cls, data: KnowledgeSetJSON | str | None) -> ContextualKnowledgeSet:
         """Read an exported set, from JSON text or the parsed object.
 
-        The papers' fields must be there; our own, under "convcoa", may be missing, as after `export(strict=True)`.
+        The papers' fields must be there; our own fields, under "convcoa", may be missing, as after `export(strict=True)`.
         Raises InputError if the data is not such a set; the message names the round.
         """
         if not data:

@@ -62,7 +62,7 @@ def shared_rounds(store: BaseStore, user_id: str, *, but_of: str | None = None, 
         found += page
         kept += [item for item in page if item.value.get("thread") != own and isinstance(item.value.get("round"), dict)]
         times = [item.updated_at for item in found]
-        # Databases return the newest first. Other stores are read to the end.
+        # A database returns the newest first, and is read only as far as needed. Other stores are read to the end.
         if len(kept) >= limit and times[0] > times[-1] and times == sorted(times, reverse=True):
             break
     kept.sort(key=lambda item: (item.created_at, item.key))

@@ -47,10 +47,10 @@ class SentenceGate:
         text = cut_answer(text)
         ended = max((match.end() for match in _NEXT.finditer(text)), default=0)
         if ended == self._ended and not done:
-            # No sentence has ended since the last call: the pieces are small.
+            # The pieces are small: no sentence has ended since the last call.
             return
         self._ended = ended
-        # The last sentence may go on, and so may its last word.
+        # The last sentence may be incomplete, and so may its last word.
         checked = self._checker.check(text) if done else self._checker.check(_without_last_word(text))[:-1]
         new = ""
         for sentence in checked[self._passed :]:

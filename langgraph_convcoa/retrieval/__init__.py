@@ -1,1 +1,1 @@
-"""Retrieval: documents into multi-vector passages, their scoring, the conversation state and the retriever."""
+"""Retrieval: documents split into multi-vector passages, their scores, the conversation state and the retriever."""

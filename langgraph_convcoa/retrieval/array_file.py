@@ -1,4 +1,4 @@
-"""Named arrays in one safetensors file with checksums, memory-mapped, and replaced completely or not at all."""
+"""Named arrays in a safetensors file with checksums. Reading maps them into memory; writing is complete or has no effect."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _TYPES = {"U8": np.uint8, "I32": np.int32, "I64": np.int64, "F32": np.float32}
 
 
 def read_arrays(path: Path, *, kind: str, version: int) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
-    """The arrays of a file as read-only memory maps, and the JSON values that were written with them.
+    """Return the arrays of a file as read-only memory maps, and the JSON values that were written with them.
 
-    Everything is read once to compare checksums. RetrievalError for a missing or damaged file, or another kind or version.
+    The file is read once to compare checksums. RetrievalError if it is missing or damaged, or of another kind or version.
     """
     if not path.is_file():
         raise RetrievalError(f"There is no file {path}; build the index again.")
@@ -65,7 +65,7 @@ def write_arrays(
 
 
 def mapped_tensors(path: Path) -> dict[str, npt.NDArray[Any]]:
-    """The tensors of a checked safetensors file, as read-only maps."""
+    """Return the tensors of a safetensors file as read-only memory maps. The caller has checked the file."""
     with path.open("rb") as stream:
         size = int.from_bytes(stream.read(8), "little")
         header = json.loads(stream.read(size))
@@ -74,7 +74,7 @@ def mapped_tensors(path: Path) -> dict[str, npt.NDArray[Any]]:
     for name, entry in header.items():
         if name != "__metadata__" and entry["dtype"] in _TYPES:
             first, last = (8 + size + offset for offset in entry["data_offsets"])
-            # In older files a tensor may begin at any byte.
+            # In older files a tensor may begin at any byte; such a tensor is copied.
             values = np.require(content[first:last].view(_TYPES[entry["dtype"]]), requirements="A")
             arrays[name] = values.reshape(entry["shape"])
     return arrays

@@ -1,4 +1,4 @@
-"""Additions to a corpus: documents are split, checked, and compared with the stored ones."""
+"""Additions to a corpus: splits and checks documents, and compares them with the stored documents."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Committed(NamedTuple):
 
     @classmethod
     def total(cls, commits: Iterable[Committed]) -> Committed:
-        """The sum of several commits, without the ids: there may be millions."""
+        """The sum of several commits, without the ids, since there may be millions of ids."""
         return cls((), *map(sum, zip(*(one[1:] for one in commits), strict=True)))
 
 
@@ -41,15 +41,15 @@ class Entry(NamedTuple):
 
 
 class Selection(NamedTuple):
-    """What a batch of documents adds to a corpus."""
+    """The documents of a batch that are to be stored."""
 
     entries: list[Entry]  # Documents to store: new documents, then replacements of stored documents.
     replaced: list[str]  # Ids of the documents that are replaced.
-    done: Committed  # The result of storing them.
+    done: Committed  # The result of the commit that stores them.
 
 
 def entries_of(passages: Iterable[Document]) -> Iterator[Entry]:
-    """Consecutive passages grouped by document."""
+    """Group consecutive passages by document."""
     group: list[Document] = []
     for passage in passages:
         name = passage.metadata.get("document_id")
@@ -73,7 +73,7 @@ def content_digest(passages: Iterable[Document]) -> bytes:
 
 
 def documents_of(ids: Iterable[str], passages: Iterable[Document]) -> list[Document]:
-    """Copies of the documents, or parts of longer ones, with these ids, each once; `passages` holds them in order."""
+    """Copies of the documents, or of passages of longer documents, with these ids; `passages` has all their passages."""
     parts = {str(passage.id): passage for passage in passages}
     whole = {entry.id: entry.passages for entry in entries_of(parts.values())}
     return [rejoined(name, whole.get(name) or [parts[name]]) for name in distinct(ids) if name in whole or name in parts]
@@ -90,7 +90,7 @@ def select(
     """Split documents into passages; skip documents that have no text or are already stored.
 
     With `replace`, a document replaces a stored one that has its id but other content; otherwise that is an error. `digests`
-    gives the `content_digest` of stored documents by id, and `owners` the document's id of each stored passage.
+    gives the `content_digest` of each stored document by id; `owners` gives the document's id of each stored passage by id.
 
     Raises:
         InputError: An id or metadata cannot be stored.
@@ -109,7 +109,7 @@ def select(
     entries = list(entries_of(split_documents(identified, encoder)))
     held = digests([entry.id for entry in entries])
     fresh = [entry for entry in entries if entry.id not in held]
-    # A document without an id is identified by its title and text.
+    # A document given without an id has an id made of its title and text, and never replaces another.
     again = [entry for entry in entries if entry.id in held and entry.id in named]
     changed = [entry for entry in again if held[entry.id] != content_digest(entry.passages)]
     if changed and not replace:
@@ -160,7 +160,7 @@ def distinct(ids: Iterable[str]) -> list[str]:
 def check_deletable(
     ids: Iterable[str], there: Container[str], owners: Callable[[Sequence[str]], Mapping[str, str]]
 ) -> list[str]:
-    """The ids whose documents exist; InputError for the id of a passage of a longer document."""
+    """The ids whose documents exist; InputError for the id of a part of a longer document."""
     names = distinct(ids)
     unknown = [name for name in names if name not in there]
     of = owners(unknown) if unknown else {}
@@ -192,7 +192,7 @@ def check_storable(document: Document) -> None:
 
 
 def _distinct(documents: Iterable[Document]) -> list[Document]:
-    """The documents without repetitions that have the same id and content."""
+    """Leave out a document if the last document with the same id is equal."""
     kept: list[Document] = []
     seen: dict[str | None, Document] = {}
     for document in documents:
@@ -205,5 +205,5 @@ def _distinct(documents: Iterable[Document]) -> list[Document]:
 
 def _entry(passages: list[Document]) -> Entry:
     name, first = passages[0].metadata.get("document_id"), str(passages[0].id)
-    # A document that is a single passage has the id of the passage, whatever its metadata says.
+    # A document with a single passage has the id of the passage, whatever its metadata says.
     return Entry(str(name) if first == f"{name}#1" else first, passages)

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from langgraph_convcoa.retrieval.graph.index import GraphFollower
     from langgraph_convcoa.retrieval.graph.settings import GraphSettings
 
-# Numbers of passages in a view, or keys of passages.
+# Passages, by their numbers in a view or by their keys.
 Numbers: TypeAlias = npt.NDArray[np.int64]
-# Attempts at a search or a reading while the corpus changes.
+# A search or a reading is tried this many times if the corpus changes meanwhile.
 ATTEMPTS = 5
 _READ_AT_ONCE = 1000
 
@@ -120,12 +120,12 @@ class View(Protocol):
 
 
 class Lexical(Protocol):
-    """BM25 of a corpus."""
+    """BM25 scores over a corpus."""
 
     def scores(
         self, view: View, queries: Sequence[str], turns: Sequence[Sequence[tuple[str, str]]] | None = None, /
     ) -> Vectors:
-        """BM25 of each passage over the query's best, (q, n): of the query's words, or with the words of its turns."""
+        """BM25 of each passage over the query's best score, (q, n); with `turns`, the words of earlier turns count too."""
 
 
 class Corpus(Protocol):
@@ -142,7 +142,7 @@ class Corpus(Protocol):
 
     @abstractmethod
     def snapshot(self) -> View:
-        """The present state."""
+        """The current state of the corpus."""
 
     def view(self, query: Query) -> View:
         """The state in which the questions are searched."""
@@ -171,20 +171,20 @@ class Corpus(Protocol):
     ) -> Iterator[Committed]:
         """Add documents in one or more commits; each yielded result has been committed.
 
-        Documents that exist with the same id and content are skipped. With `replace`, a document replaces the one with its id;
-        without it, other content under the same id is an error.
+        Documents that exist with the same id and content are skipped. With `replace`, a document replaces the stored document
+        with its id. Otherwise other content under the same id is an error.
         """
 
     @abstractmethod
     def delete(self, ids: Iterable[str]) -> list[str]:
         """Delete the documents with these ids, all or none, and return the ids that existed.
 
-        InputError for the id of a passage of a longer document.
+        InputError for the id of a part of a longer document.
         """
 
     @abstractmethod
     def documents(self, ids: Iterable[str]) -> list[Document]:
-        """Copies of the documents, or parts of longer ones, with these ids, in this order; missing ids are skipped."""
+        """Copies of the documents, or of passages of longer ones, with these ids, in order; missing ids are skipped."""
 
     def default_settings(self) -> dict[str, Any]:
         """Default settings of a retriever over this corpus."""

@@ -22,7 +22,7 @@ from langgraph_convcoa.retrieval.progress import Progress
 class EditableRetriever(DocumentIndex):
     """A retriever over a corpus whose documents are added, fetched and deleted by their ids.
 
-    It is a LangChain `DocumentIndex`, so `langchain_core.indexing.index` keeps it in step with a loader. Each method has an
+    It is a LangChain `DocumentIndex`, so `langchain_core.indexing.index` can keep it in step with a loader. Each method has an
     asynchronous form, with an `a` before its name, that runs it in a thread.
     """
 
@@ -80,7 +80,7 @@ class EditableRetriever(DocumentIndex):
     def update(
         self, documents: Iterable[Document], *, cache: PatternCache | str | Path | None = None, progress: Progress = False
     ) -> list[str]:
-        """Like `add_documents`, but a document replaces the stored one with its id."""
+        """Like `add_documents`, but a document replaces the stored document with its id."""
         return self._ingest(documents, True, cache, progress)
 
     async def aupdate(self, documents: Iterable[Document], **options: Any) -> list[str]:
@@ -95,13 +95,13 @@ class EditableRetriever(DocumentIndex):
         return [identity for done in commits for identity in done.ids]
 
     def upsert(self, items: Sequence[Document], /, **kwargs: Any) -> UpsertResponse:
-        """`update` for LangChain's indexing API: {"succeeded": the ids, "failed": []}."""
+        """`update` for LangChain's indexing API. Returns {"succeeded": the ids, "failed": []}."""
         return {"succeeded": self.update(items, **kwargs), "failed": []}
 
     def delete(self, ids: Iterable[str] | None = None, **kwargs: Any) -> DeleteResponse:
         """Delete documents by their ids; missing ids are skipped. `succeeded` in the result has the ids that existed.
 
-        InputError without ids, for the id of a passage of a longer document, or if the corpus is a vector store.
+        InputError without ids, for the id of a part of a longer document, or if the corpus is a vector store.
         """
         if ids is None:
             raise InputError("delete needs the ids of the documents.")
@@ -139,7 +139,7 @@ class EditableRetriever(DocumentIndex):
 
 
 def checked_documents(documents: Iterable[Document]) -> Iterable[Document]:
-    """Raise InputError for objects that are not documents: at once for a list, otherwise while they are read."""
+    """Raise InputError for objects that are not documents: at once for a list, otherwise when they are read."""
     if not isinstance(documents, Iterable):
         raise InputError(f"The documents must be a list or another iterable, not {type(documents).__name__}.")
 
@@ -155,7 +155,7 @@ def checked_documents(documents: Iterable[Document]) -> Iterable[Document]:
 def text_documents(
     texts: Iterable[str], metadatas: Iterable[dict[str, Any]] | None, ids: Iterable[str] | None
 ) -> list[Document]:
-    """Documents of texts, metadata and ids in the same order; InputError if their numbers differ."""
+    """Make documents from texts, metadata and ids, given in one order; InputError if their numbers differ."""
     if isinstance(texts, str):
         raise InputError("The texts are one string; give a list of texts.")
     bodies = list(texts)

@@ -1,4 +1,4 @@
-"""Filters on metadata: the language is read here for all corpora, and applied to passages in memory."""
+"""Filters on metadata: a reader of the filter language for all corpora, and the filters of passages in memory."""
 
 from __future__ import annotations
 
@@ -30,38 +30,38 @@ _LISTS = (list, tuple, set, frozenset)
 
 
 class FilterEvaluator(ABC, Generic[_Condition]):
-    """Reads the filter language; a subclass turns each part into a test of a passage, SQL or an engine's expression."""
+    """Reads the filter language. A subclass makes the conditions: tests of a passage, SQL or expressions of an engine."""
 
     @abstractmethod
     def all(self, parts: Sequence[_Condition]) -> _Condition:
-        """Every part holds; true without parts."""
+        """The condition that every part holds; true without parts."""
 
     @abstractmethod
     def negated(self, part: _Condition) -> _Condition:
-        """The part does not hold."""
+        """The condition that the part does not hold."""
 
     @abstractmethod
     def among(self, name: str, values: Sequence[Any]) -> _Condition:
-        """A field equals one of the values; a missing field counts as None."""
+        """The condition that a field equals one of the values; a missing field counts as None."""
 
     @abstractmethod
     def exists(self, name: str) -> _Condition:
-        """A field exists."""
+        """The condition that a field exists."""
 
     @abstractmethod
     def contains(self, name: str, wanted: Any) -> _Condition:
-        """A field is a list with the value, or a text with the text."""
+        """The condition that a field is a list that has the value, or a text that has the text in it."""
 
     @abstractmethod
     def ordered(self, name: str, word: str, bound: Any) -> _Condition:
-        """A field is above or below a number, a text or a date, by `$gt`, `$gte`, `$lt` or `$lte`."""
+        """The condition that a field is above or below a number, text or date; `word` is $gt, $gte, $lt or $lte."""
 
     @abstractmethod
     def function(self, test: Callable[[Document], bool]) -> _Condition:
-        """A function accepts the passage."""
+        """The condition that a function accepts the passage."""
 
     def any(self, parts: Sequence[_Condition]) -> _Condition:
-        """At least one part holds."""
+        """The condition that at least one part holds."""
         return self.negated(self.all([self.negated(part) for part in parts]))
 
     def read(self, condition: Filter, depth: int = 0) -> _Condition:
@@ -74,7 +74,7 @@ class FilterEvaluator(ABC, Generic[_Condition]):
         return self.function(condition)
 
     def _entry(self, name: Any, wanted: Any, depth: int) -> _Condition:
-        """One key of a filter and its value."""
+        """Read one key of a filter with its value."""
         if not isinstance(name, str):
             raise InputError(f"A filter names fields of the metadata by text, not by {_shown(name)}.")
         if name == "$not":
@@ -131,18 +131,18 @@ class FilterEvaluator(ABC, Generic[_Condition]):
 def predicate(condition: Filter) -> _Test:
     """A filter as a function that is True for the passages that may be returned.
 
-    All keys of a mapping must hold. A field has one value, a list, tuple or set of possible values, or a mapping of operators,
-    as in LangChain's vector stores:
+    All keys of a mapping must hold. A key names a field; its value is one value, a list, tuple or set of possible values, or a
+    mapping of operators, as in LangChain's vector stores:
 
     - `$eq`, `$ne`: equal or not.
     - `$gt`, `$gte`, `$lt`, `$lte`, `$between` (two bounds, both within): order of numbers, texts or dates.
     - `$in`, `$nin`: one of the values in a list, or none of them.
-    - `$contains`: a list with the value, or a text with the text.
-    - `$exists`: True if the field exists, or False.
-    - `$not`: not all of its operators hold.
+    - `$contains`: the field is a list that has the value, or a text that has the text in it.
+    - `$exists`: True if the field must exist, False if it must not.
+    - `$not`: a mapping of operators that do not all hold.
 
-    `{"$and": [...]}` and `{"$or": [...]}` take lists of filters or functions, and `{"$not": ...}` takes one. A missing field
-    has the value None: it equals nothing else and has no order, so `$ne` and `$nin` hold.
+    `{"$and": [...]}` and `{"$or": [...]}` take lists of filters or functions; `{"$not": ...}` takes one filter or function. A
+    missing field has the value None: it equals nothing else and has no order, so `$ne` and `$nin` hold.
 
     Raises:
         InputError: An operator is unknown or its value has the wrong kind; on a call, a passage's value cannot be compared.
@@ -181,7 +181,7 @@ class _Tests(FilterEvaluator[_Test]):
         def test(document: Document) -> bool:
             try:
                 return document.metadata.get(name) in known
-            except TypeError:  # a list is equal to nothing that has a hash
+            except TypeError:  # A list has no hash, and equals no known value.
                 return False
 
         return test
@@ -208,7 +208,7 @@ class _Tests(FilterEvaluator[_Test]):
             try:
                 if _kind(value) == kind:
                     return bool(holds(value, bound))
-            except TypeError:  # a time with a zone and one without
+            except TypeError:  # One time has a zone, the other has none.
                 pass
             found = f"{name!r} of the passage {document.id!r} is {_shown(value)}"
             raise InputError(f"The filter's {word} compares with {_shown(bound)}, and {found}; these have no order.")
@@ -226,7 +226,7 @@ def _kind(value: Any) -> str | None:
     if isinstance(value, bool):
         return None
     if isinstance(value, Real):
-        # Numbers other than floats, however large, are never NaN.
+        # Only NaN differs from itself; `math.isnan` fails for a very large integer.
         return None if value != value else "number"
     if isinstance(value, datetime):
         return "time"

@@ -80,7 +80,7 @@ class Memory:
         return Memory(passages, self.patterns.select(sets), spans, self.keys[sets], self.source)
 
     def joined(self, other: Memory) -> Memory:
-        """The passages of both memories, with the source of this one; the other's keys must be greater."""
+        """The passages of both memories, with the source of this one; the keys of `other` must be greater."""
         if not len(self):
             return Memory(other.passages, other.patterns, other.spans, other.keys, self.source)
         one, two = self.patterns, other.patterns
@@ -153,7 +153,7 @@ class MemoryCorpus(Corpus):
         return documents_of(ids, self._state.passages)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # A copy changes independently: its keys are valid under a source of its own.
+        # A copy changes independently, so its keys get a source of their own.
         return type(self), (replaced(self._state, source=secrets.token_hex(16)),)
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""Progress of long work: a bar or lines on standard error, a callback, or nothing. Also Ctrl-C held back until a step ends."""
+"""Progress of long work: a bar or lines on standard error, a callback, or nothing. Also delays Ctrl-C until a step ends."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from types import FrameType
 
 Progress = bool | str | Callable[[int, int], None]
 """True for a bar on standard error (a line every half minute if it is no terminal), False for silence, or a function that is
-called with (done, total). A text is printed beside the bar once the work is expected to take over a minute."""
+called with (done, total). A text shows the bar too, and is printed as advice if the work will take over a minute more."""
 
 _LINE_EVERY = 30.0
-# Advice is given if work of over _ADVICE_AFTER seconds will take over _LONG seconds more.
+# Advice is printed if work has taken over _ADVICE_AFTER seconds and will take over _LONG seconds more.
 _ADVICE_AFTER, _LONG = 3.0, 60.0
 
 

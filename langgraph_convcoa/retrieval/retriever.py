@@ -48,30 +48,30 @@ _LOGGER = logging.getLogger(__name__)
 class HopfieldRetriever(EditableRetriever):
     """Retrieve passages by sparse Hopfield association, in conversation, without a model call (Pan et al. 2024b, section 4).
 
-    A passage is a set of patterns: y_0 of the whole and one for each window of up to three sentences. Its score for a query
-    state x is w <x, y_0> + sim(z, x), where z is what the windows return for x. The last 100 turns are a memory too: the
-    state is normalise(x + lambda sparsemax(beta_h x H^T) H).
+    A passage is a set of patterns: y_0 for the whole passage and one for each window of up to three sentences. Its score for a
+    query state x is w <x, y_0> + sim(z, x), where z is the pattern that the windows return for x. The last 100 turns are a
+    memory too: the state is normalise(x + lambda sparsemax(beta_h x H^T) H).
 
     A call may override `k`, `history`, `filter`, `score_threshold` and `graph`. With `neighbours=n` a part of a long document
     is returned with up to n parts before and after it; `part` in its metadata is the place of the found part.
 
     The metadata of a returned document has `source`, `score`, `quote` (the best window) and `certified`: True if its ranking
-    is proved to be exact. Comparing documents ignores these, except `source`. A query is cut off at the encoder's length.
+    is proved to be exact. `==` on documents ignores all of these but `source`. A query is cut off at the encoder's length.
 
     Attributes:
-        k: The most documents that are returned.
-        beta: Inverse temperature of the association: 0 for the mean of the windows, infinity for the best window.
+        k: Largest number of returned documents.
+        beta: Inverse temperature of the association: 0 takes the mean of the windows, infinity the best window.
         passage_weight: w, the weight of the whole-passage pattern.
-        lexical_weight: Weight of the question's BM25, which is divided by its best score; 0 for no BM25.
-        lexical_history: The same weight for a follow-up's words together with the words of earlier turns.
+        lexical_weight: Weight of the question's BM25 scores, after division by the best of them; 0 turns BM25 off.
+        lexical_history: Weight of a second BM25, of a follow-up's words together with the words of earlier turns.
         history_weight: lambda, the weight of earlier turns.
         history_beta: beta_h, inverse temperature of the association with earlier turns.
         score_threshold: The lowest score of a returned document.
         filter: Metadata that passages must have (`filters.predicate`), or a function that accepts a passage.
         return_association: Return the weights of the windows under `association`: [{text, start, end, weight}].
-        graph: True or `GraphSettings`: a walk along the evidence graph, from the best passages and the names in the question,
-            ranks the passages that it reaches. Scores stay those of the search and need not descend. `graph_path` is the way
-            to a raised passage. Vector stores, engines, and indexes that were made without a graph have no graph.
+        graph: True or `GraphSettings` ranks passages by a walk along the evidence graph, from the best passages and the names
+            in the question. Scores stay those of the search, so they need not descend. A raised passage has the walk's way to
+            it under `graph_path`. Vector stores, engines, and indexes that were made without a graph have no graph.
         corpus: Passages in memory, an index on disk, a vector store or an engine. `model_copy` shares it.
         encoder: The encoder of the queries and the corpus.
         model: The trained query side: "default" (in the package), "untrained", a folder that `convcoa train` made, or a
@@ -158,19 +158,19 @@ class HopfieldRetriever(EditableRetriever):
         """Encode documents and make a retriever over them, in memory or in an index on disk.
 
         Args:
-            documents: Long documents become passages `{id}#{n}`; `metadata["title"]` is encoded with the text.
-            k: The most documents that are returned.
+            documents: Long documents are split into passages `{id}#{n}`; `metadata["title"]` is encoded with the text.
+            k: Largest number of returned documents.
             encoder: An encoder, LangChain embeddings or a model name; all-MiniLM-L6-v2 when None.
-            path: A folder for an index on disk. Missing documents are added to an existing index.
+            path: A folder for an index on disk. If it holds an index, the documents are added to it.
             dtype: The type of stored patterns: "float32" (also when None) or "int8".
-            cache: Keeps encoded patterns between runs: a `PatternCache` or its path.
+            cache: A `PatternCache`, or its path, that keeps encoded patterns between runs.
             progress: True for a bar on standard error, or a function called with (done, total).
             **settings: The class's other attributes, such as `beta=20.0`.
 
         Raises:
             RetrievalError: No document has text, an id is used twice, or the documents cannot be encoded or stored.
         """
-        # The settings are checked before minutes of encoding.
+        # Check the settings before minutes of encoding.
         retriever = cls(corpus=MemoryCorpus(), encoder=encoder, k=k, **settings)
         documents, store = checked_documents(documents), as_cache(cache)
         if path is None:
@@ -215,16 +215,16 @@ class HopfieldRetriever(EditableRetriever):
         cache: PatternCache | str | Path | None = None,
         **settings: Any,
     ) -> Self:
-        """A retriever over a vector store: the store names candidates, which are ranked here by their exact scores.
+        """A retriever over a vector store: the store names candidates, and the exact score ranks them.
 
         Only candidates can be found, so nothing is certified, and there is no BM25. Add and delete documents in the store.
 
         Args:
             store: Any LangChain `VectorStore`.
-            encoder: Encodes windows and questions; the store's own embeddings when None, if it names them.
-            candidates: Documents that are fetched for a question, at least k. `filter` is applied to these.
+            encoder: The encoder of windows and questions. None means the store's own embeddings, if the store names them.
+            candidates: Number of documents that are fetched for a question, at least k. `filter` is applied to these.
             search_kwargs: Arguments of every search of the store, such as `filter` in the store's own form.
-            cache: Keeps encoded windows between runs: a `PatternCache` or its path.
+            cache: A `PatternCache`, or its path, that keeps encoded windows between runs.
             **settings: The class's other attributes.
         """
         corpus = VectorStoreCorpus(store, encoder, candidates=candidates, search_kwargs=search_kwargs, cache=as_cache(cache))
@@ -245,7 +245,7 @@ class HopfieldRetriever(EditableRetriever):
         """A retriever over an engine, PostgreSQL with pgvector or Milvus, for many passages, writers and programs.
 
         The engine names candidates by vector and by BM25; the exact score ranks them. Only candidates can be found, so
-        nothing is certified. A `filter` must be a mapping. There is no evidence graph. Adding documents makes the collection.
+        nothing is certified. A `filter` must be a mapping. No evidence graph is used. The first addition makes the collection.
 
         Args:
             engine: An engine, or its address: postgresql://user@host:5432/database?collection=NAME&tenant=NAME.
@@ -253,7 +253,7 @@ class HopfieldRetriever(EditableRetriever):
             tenant: Owner of the passages; replaces the tenant in the address. Passages of other tenants are never seen.
             encoder: The encoder of the collection; all-MiniLM-L6-v2 when None.
             candidates: Passages that the engine names for a question by vector, and the same number by words; at least k.
-            timeout: Seconds until the engine's answer, or a RetrievalError.
+            timeout: Seconds to wait for the engine's answer; then a RetrievalError is raised.
             **settings: The class's other attributes.
 
         Example:
@@ -266,22 +266,22 @@ class HopfieldRetriever(EditableRetriever):
 
     @classmethod
     def from_shards(cls, *_arguments: Any, **_settings: Any) -> NoReturn:
-        """Removed: search one index, or an engine with `from_engine`. It raises InputError; the next release lacks it."""
+        """Raise InputError: shards were removed. Use one index or `from_engine`. The next release lacks this method."""
         raise InputError(SHARDS_REMOVED)
 
     @classmethod
     def from_pretrained(cls, path: str | Path, *, encoder: Encoder | Embeddings | str | None = None, **settings: Any) -> Self:
-        """Open an index that `save_pretrained`, `from_documents(path=...)` or `convcoa index` made; little of it is read.
+        """Open an index that `save_pretrained`, `from_documents(path=...)` or `convcoa index` made. Not all of it is read.
 
         Without an `encoder` a sentence-transformers model is opened by its saved name. The `settings` replace saved ones;
         `graph=True` makes a missing graph at the first search. Raises InputError for a setting that is out of range, and
-        RetrievalError if there is no index, or it has another version or encoder, is damaged or cut short.
+        RetrievalError if there is no index, or if it has another version or encoder, or is damaged.
         """
         index = Index(path)
         kept: Any = encoder_from_settings(index.head.model) if encoder is None and index.head.model else encoder
         retriever = cls(corpus=index, encoder=kept, **index.head.settings | settings)
         if encoder is not None:
-            # The index's own encoder is checked, and loaded, on first use.
+            # Without `encoder`, the index's own encoder is loaded and checked at the first search.
             retriever.check_encoder()
         return retriever
 
@@ -326,7 +326,7 @@ class HopfieldRetriever(EditableRetriever):
         filter: Filter | None = None,
         score_threshold: float | None = None,
     ) -> list[list[tuple[str, float]]]:
-        """The ids and scores of the best passages for each query, best first; with a `graph`, in the order of its walk.
+        """The ids and scores of the best passages for each query, best first; with `graph`, in the order of the walk.
 
         `histories` has a history or None for each query; the other arguments replace the retriever's settings.
         """
@@ -341,7 +341,7 @@ class HopfieldRetriever(EditableRetriever):
     def history_aware(self) -> Runnable[dict[str, Any] | str, list[Document]]:
         """Retrieve for `{"input": str, "chat_history": messages}`: a replacement for `create_history_aware_retriever`.
 
-        It needs no model call. `chat_history` may be missing, or end with the input. A string is an input without a history.
+        It needs no model call. `chat_history` may be missing, or end with the input. A plain string has no history.
         """
 
         def arguments(inputs: Mapping[str, Any] | str) -> dict[str, Any]:
@@ -367,10 +367,10 @@ class HopfieldRetriever(EditableRetriever):
         description: str | None = None,
         arg_types: dict[str, type] | None = None,
     ) -> BaseTool:
-        """The retriever as the tool of an agent. It takes a `query`, and returns passages as text and documents as artifact.
+        """Make a tool for an agent. It takes a `query`, and returns passages as text and documents as artifact.
 
-        The earlier turns of the agent's conversation are the history of the search. Own types of arguments make LangChain's
-        plain tool instead.
+        The earlier turns of the agent's conversation are the history of the search. With `args_schema` or `arg_types`,
+        LangChain's plain tool is made instead.
         """
         from langgraph_convcoa.retrieval.tool import retriever_tool
 
@@ -379,11 +379,11 @@ class HopfieldRetriever(EditableRetriever):
         return retriever_tool(self, name, description)
 
     def check_encoder(self) -> None:
-        """Load the encoder and compare it with the encoder of an index; otherwise the first search does this."""
+        """Load the encoder and compare it with the encoder of an index. Otherwise the first search does this."""
         self.corpus.snapshot().check_encoder(self.encoder)
 
     def _called(self, **options: Any) -> Self:
-        """The retriever with the settings of a call."""
+        """A copy of the retriever with the settings of one call."""
         given = {name: value for name, value in options.items() if value is not None}
         return self.model_copy(update=given) if given else self
 
@@ -429,7 +429,7 @@ class HopfieldRetriever(EditableRetriever):
         return [joined(document, parts) for document, parts in zip(documents, around, strict=True)]
 
     def _check(self) -> None:
-        """Raise InputError for a bad setting; settings can be changed at any time."""
+        """Raise InputError for a bad setting. Checked in each call, since settings can be changed at any time."""
         names = ("passage_weight", "history_weight", "lexical_weight", "lexical_history")
         weights = {name: getattr(self, name) for name in names}
         check_settings(self.k, beta=self.beta, history_beta=self.history_beta, **weights)
@@ -457,8 +457,8 @@ class HopfieldRetriever(EditableRetriever):
     def save_pretrained(self, path: str | Path, *, dtype: PatternType | None = None) -> None:
         """Save the corpus, the settings and a trained model as an index, completely or not at all.
 
-        The folder `path` is empty, does not exist, or holds an index, which is replaced. If it holds the searched index, only
-        the settings are saved. `dtype` is the patterns' own type when None. Raises InputError if an id or metadata cannot be
+        The folder `path` must be empty or missing, or hold an index, which is replaced. If it holds the searched index, only
+        the settings are saved. Without `dtype` the patterns keep their type. Raises InputError if an id or metadata cannot be
         stored, or the corpus is a vector store, and RetrievalError if the folder cannot be used or written to.
         """
         settings = self._settings() | {"model": stated_model(self.model)}

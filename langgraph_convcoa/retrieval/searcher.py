@@ -57,7 +57,7 @@ def _lasting(metadata: dict[str, Any]) -> dict[str, Any]:
 
 
 def find(corpus: Corpus, view: View, query: Query, *, paths: bool = False) -> list[list[Hit]]:
-    """The best passages of a view for each question that reach the threshold, with their `paths` if wanted."""
+    """For each question, the best passages of a view that reach the threshold; with `paths`, their ways in the graph."""
     if not len(view):
         return [[] for _ in query.questions]
     extra = _lexical(corpus, view, query)
@@ -87,7 +87,7 @@ def _hits(corpus: Corpus, view: View, query: Query, ranking: Ranking) -> list[Hi
 
 
 def _with_paths(view: View, hits: list[Hit], walked: Walk, numbers: Numbers) -> list[Hit]:
-    """Hits with their ways along a walk; `numbers` has the number in the view of each passage of the walk."""
+    """Add to hits their ways along a walk; `numbers` has the view's number of each passage of the walk."""
 
     @cache
     def document(node: int) -> Document:
@@ -97,7 +97,7 @@ def _with_paths(view: View, hits: list[Hit], walked: Walk, numbers: Numbers) -> 
 
 
 def _lexical(corpus: Corpus, view: View, query: Query) -> Vectors | None:
-    """BM25 times its weights, (q, n); None without BM25."""
+    """BM25 scores times their weights, (q, n); None without BM25."""
     if corpus.bm25 is None or not query.lexical_weight:
         return None
     extra: Vectors = np.float32(query.lexical_weight) * corpus.bm25.scores(view, query.questions)
@@ -109,13 +109,13 @@ def _lexical(corpus: Corpus, view: View, query: Query) -> Vectors | None:
 def _walked(
     view: View, query: Query, ranking: Ranking, graph: tuple[Links, Numbers], extra: Vectors | None, allowed: Mask
 ) -> tuple[Ranking, Walk]:
-    """The passages that a walk reached, by their mass, then the others. The scores are those of the search."""
+    """Rank the passages that a walk reached, by mass, before the others. The scores stay those of the search."""
     assert query.graph is not None
     links, numbers = graph
     walked = walk(links, query.questions[0], np.searchsorted(numbers, ranking.indices), ranking.scores, query.graph)
     mass = walked.passages if allowed is None else np.where(allowed[numbers], walked.passages, 0)
     reached = np.flatnonzero(mass)
-    # Equal masses in the order of the numbers.
+    # Passages with equal mass stay in the order of their numbers.
     chosen = numbers[reached[np.argsort(-mass[reached], kind="stable")][: query.k]]
     others = ranking.indices[~np.isin(ranking.indices, chosen)]
     chosen = np.concatenate([chosen, others])[: query.k]
@@ -133,7 +133,7 @@ def hit_document(view: View, hit: Hit, query: Query, *, association: bool) -> Do
     texts = [passage.page_content[start:end] for start, end in spans]
     metadata = copy.deepcopy(passage.metadata)
     metadata.setdefault("source", str(metadata.get("document_id") or passage.id))
-    # Equal weights, as at beta = 0, are decided by the product.
+    # If weights are equal, as at beta = 0, the product decides.
     best = max(range(len(texts)), key=lambda i: (shares[i], products[i]))
     metadata |= {"score": hit.score, "certified": hit.certified, "quote": texts[best]}
     if hit.path:
@@ -171,7 +171,7 @@ def joined(document: Document, parts: Sequence[Passage]) -> Document:
         if passage.document.id == document.id:
             place = len(text) + (gap > 0)
         text += ("\n" if gap else "") + passage.document.page_content
-    # Metadata of the same type: a copy of it would be a plain dict, which compares scores.
+    # Keep the metadata's type: a copy would be a plain dict, which also compares scores.
     wider = document.model_copy(update={"page_content": text, "metadata": type(document.metadata)(document.metadata)})
     wider.metadata["start"] = parts[0].document.metadata["start"]
     wider.metadata["part"] = [place, place + len(document.page_content)]

@@ -15,7 +15,7 @@ _DESCRIPTION = "Search the documents. Takes a question in full sentences; return
 
 
 def retriever_tool(retriever: BaseRetriever, name: str | None = None, description: str | None = None) -> BaseTool:
-    """A tool that searches with a retriever that takes a `history`, and returns passages as text and as its artifact."""
+    """Make a tool from a retriever that takes a `history`. It returns passages as text, and documents as artifact."""
 
     def search(query: str, runtime: ToolRuntime = None) -> tuple[str, list[Document]]:  # type: ignore[assignment]
         found = retriever.invoke(query, history=_earlier_turns(runtime))
@@ -35,7 +35,7 @@ def retriever_tool(retriever: BaseRetriever, name: str | None = None, descriptio
 
 
 def _earlier_turns(runtime: ToolRuntime | None) -> list[Turn]:
-    """The turns before the present one of the agent that calls the tool; none outside of an agent."""
+    """The earlier turns of the agent that calls the tool; empty outside of an agent."""
     state = getattr(runtime, "state", None)
     return history_pairs(state.get("messages"))[:-1] if isinstance(state, dict) else []
 

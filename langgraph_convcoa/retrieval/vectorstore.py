@@ -1,4 +1,4 @@
-"""The corpus of a LangChain vector store, which names candidates for a question; they are encoded and ranked here."""
+"""The corpus of a LangChain vector store: the store names candidates for a question, and their windows are encoded."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from langgraph_convcoa.retrieval.memory_corpus import Memory, build_memory, empt
 from langgraph_convcoa.retrieval.query.conversation_state import StateEncoder
 
 _BY_VECTOR = "similarity_search_by_vector"
-# Number of encoded texts that are kept.
+# Most encoded texts that are kept.
 _KEPT = 20_000
 
 
 class VectorStoreCorpus(Corpus):
     """Candidates from a vector store; the arguments are those of `HopfieldRetriever.from_vectorstore`.
 
-    The store is searched by vector, with the conversation in the query state, if it names its embeddings
-    (`store.embeddings`) and supports this; otherwise by the text of the previous question and this question. Windows of
+    If the store names its embeddings (`store.embeddings`) and can search by vector, it is searched by the query state, which
+    holds the conversation. Otherwise it is searched by the text of the previous and the current question. Windows of
     candidates are encoded on first use and kept, so the first questions are slow. Long documents are split as elsewhere.
     """
 
@@ -99,7 +99,7 @@ class VectorStoreCorpus(Corpus):
     def _request(self, asked: Query) -> tuple[str, list[float] | str, dict[str, Any]]:
         """The store's method, its argument (the query state in the store's space, or text), and options."""
         options = {**self.search_kwargs, "k": max(asked.k, self.candidates)}
-        # Another thread may find out meanwhile that the store is searched by text.
+        # Another thread may set `_states` to None meanwhile.
         states = self._states
         if self._own is None or states is None:
             asks = [*(question for question, _ in asked.turns[0][-1:] if question), asked.questions[0]]
@@ -111,7 +111,7 @@ class VectorStoreCorpus(Corpus):
         return _BY_VECTOR, (state * np.float32(self._own.length)).tolist(), options
 
     def _is_by_text_only(self, method: str, error: Exception) -> bool:
-        """Whether the store cannot search by a vector. From then on it is searched by text."""
+        """True if the store cannot search by vector. From then on it is searched by text."""
         if method != _BY_VECTOR or not isinstance(error, NotImplementedError):
             return False
         self._states = None
@@ -129,7 +129,7 @@ class VectorStoreCorpus(Corpus):
 
 
 class _StoreEncoder(EmbeddingsEncoder):
-    """The store's embeddings and the length of their vectors, which a state needs for a store that compares by distance."""
+    """The store's embeddings. A state is scaled to the length of their vectors, for stores that compare by distance."""
 
     length = 1.0
 

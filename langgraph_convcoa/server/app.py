@@ -58,7 +58,7 @@ async def _failed(request: Request, error: Exception) -> Response:
 
 
 class ConvCoAServer(uvicorn.Server):
-    """Ends the turns before the connections: a connection stays open until its turn ends."""
+    """Shuts down turns first, then connections, since a connection stays open until its turn ends."""
 
     def __init__(self, app: ASGIApp, service: Service, announce: Callable[[], None] = lambda: None) -> None:
         super().__init__(uvicorn_config(app))

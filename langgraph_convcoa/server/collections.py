@@ -1,4 +1,4 @@
-"""Collections of documents. All users share those of the command line; those made on the page belong to one user."""
+"""Collections of documents: those of the command line, which all users share, and those that a user makes on the page."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ class Collections:
         self._folder, self._new_retriever, self._sources = folder, new_retriever, sources
         self._owned: dict[str, dict[str, Collection]] = {}
         self._lock = threading.Lock()
-        # A separate pool: engines that do not answer would occupy all threads of a shared one.
+        # A separate pool: engines that do not answer would occupy all threads of a shared pool.
         self._tellers = ThreadPoolExecutor(len(shown) + MOST_COLLECTIONS, "collections")
 
     def of(self, user: str) -> list[Collection]:
@@ -173,7 +173,7 @@ class Collections:
             raise InputError(f"{collection.name!r} was given on the command line and cannot be deleted here")
         with collection.lock, self._lock:
             self._own(user).pop(collection.id, None)
-            # The file that makes the folder a collection goes first, in case the rest cannot be deleted.
+            # Delete the file that makes the folder a collection first, in case the rest cannot be deleted.
             (collection.folder / _ABOUT).unlink(missing_ok=True)
             shutil.rmtree(collection.folder, ignore_errors=True)
 

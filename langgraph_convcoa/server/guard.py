@@ -32,7 +32,7 @@ _SAFE = ("GET", "HEAD", "OPTIONS")
 PAGE_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; font-src 'self'; connect-src 'self'; "
     "manifest-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'; "
-    # Not even the page's own script can make HTML of a text.
+    # Not even the page's own script can turn a text into HTML.
     "require-trusted-types-for 'script'; trusted-types 'none'"
 )
 _DATA_POLICY = "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'; sandbox"
@@ -61,7 +61,7 @@ class Access:
     token: str = ""  # The token that every request must carry; "" if no token is needed.
     user_header: str = ""  # The header in which a reverse proxy names the user.
     proxies: Sequence[ipaddress.IPv4Network | ipaddress.IPv6Network] = ()  # The header is accepted from these addresses.
-    names: frozenset[str] = frozenset()  # Host names of the server besides those of loopback, as browsers write them.
+    names: frozenset[str] = frozenset()  # Host names of the server besides localhost, as browsers write them.
     origins: frozenset[str] = frozenset()  # Other origins whose pages may call the server, such as that of agent-chat-ui.
     max_upload: int = UPLOAD_BYTES  # The maximum number of bytes of an upload request.
     session: str = field(init=False, default="")  # Value of the cookie of a browser that logged in with the token.
@@ -183,7 +183,7 @@ class Guard:
                 await answer(500, error_json(error)["message"])(scope, receive, send_guarded)
 
     def _checked(self, scope: Scope, headers: Headers) -> Response | None:
-        """Check a request and note its user in the scope. Returns the answer to a CORS preflight."""
+        """Check a request, and set its user in the scope. Returns the answer if it is a CORS preflight."""
         hosts = headers.getlist("host")
         if len(hosts) != 1 or not self.access.knows(hosts[0]):
             raise HTTPException(421, "this server is not known under that name: see --allow-host")
@@ -250,7 +250,7 @@ class Guard:
 
 
 def answer(status: int, detail: str) -> Response:
-    """An error as JSON."""
+    """The response for an error, as JSON."""
     return Response(to_json({"detail": detail}), status, media_type="application/json")
 
 

@@ -72,19 +72,19 @@ def cut(text: str, length: int) -> str:
 class Turn(BaseModel):
     """An earlier turn of the conversation."""
 
-    question: str = Field(description="What the user asked.")
-    answer: str = Field(description="What was answered.")
+    question: str = Field(description="The user's question.")
+    answer: str = Field(description="The answer to the question.")
 
 
 class Passage(BaseModel):
     """A passage that was found."""
 
     id: str
-    uri: str = Field(description="The resource under which the whole passage can be read.")
-    source: str = Field(description="The document that it is from.")
+    uri: str = Field(description="Address of the resource that holds the whole passage.")
+    source: str = Field(description="The document that contains the passage.")
     title: str
-    score: float = Field(description="Likeness to the query, 0 for none; only scores of one search can be compared.")
-    quote: str = Field(description="The sentences that match best.")
+    score: float = Field(description="Similarity to the query, 0 for none. Only scores of the same search can be compared.")
+    quote: str = Field(description="The sentences of the passage that match the query best.")
     text: str = Field(description=f"The passage, cut after {TEXT:,} characters.")
 
     @classmethod
@@ -103,9 +103,9 @@ class Passage(BaseModel):
 
 
 class Found(BaseModel):
-    """What a search found."""
+    """The result of a search."""
 
-    passages: list[Passage] = Field(description="Best first; empty where nothing was found.")
+    passages: list[Passage] = Field(description="The passages, best first; empty if nothing was found.")
 
 
 class Source(BaseModel):
@@ -113,7 +113,7 @@ class Source(BaseModel):
 
     number: int
     id: str
-    uri: str = Field(description="The resource under which the passage can be read; empty where it is of a table or the web.")
+    uri: str = Field(description="Address of the resource that holds the passage; empty for a table or a web page.")
     source: str
     quote: str = Field(description="The words that support the answer.")
 
@@ -122,23 +122,23 @@ class Step(BaseModel):
     """A sub-question that was looked up."""
 
     sub_question: str
-    action: str = Field(description="What it was looked up with.")
+    action: str = Field(description="The action that looked up the sub-question.")
     answer: str
     status: str = Field(
-        description="kept, confirmed, corrected, filled and recalled are supported by evidence; partial holds only the "
-        "nearest fact; unsupported and failed have no answer."
+        description="kept, confirmed, corrected, filled, recalled: evidence supports the answer. partial: the answer is only "
+        "the nearest fact. unsupported, failed: there is no answer."
     )
-    score: float = Field(description="How far the evidence supports the answer, 0 to 1.")
+    score: float = Field(description="How well the evidence supports the answer, from 0 to 1.")
 
 
 class Answer(BaseModel):
     """A verified answer."""
 
-    answer: str = Field(description="With marks [n] that refer to the citations; says so where nothing was found.")
+    answer: str = Field(description="The text, with marks [n] that refer to the citations. It says so if nothing was found.")
     citations: list[Source]
-    steps: list[Step] = Field(description="How it came about; empty where one look-up answered it.")
-    unsupported: list[str] = Field(description="Sentences of the answer that no evidence supports: doubt them.")
-    thread: str = Field(description="Pass it to `ask` again for a follow-up question.")
+    steps: list[Step] = Field(description="The sub-questions that led to the answer; empty if a single look-up gave it.")
+    unsupported: list[str] = Field(description="Sentences of the answer that no evidence supports. Do not rely on them.")
+    thread: str = Field(description="Id of the conversation. Pass it to `ask` for a follow-up question.")
 
     @classmethod
     def of(cls, output: Mapping[str, Any], thread: str, passages: Collection[str]) -> Answer:
@@ -161,7 +161,7 @@ class Answer(BaseModel):
 def mcp_server(
     turns: Turns, retriever: HopfieldRetriever | None, *, also: Sequence[str] = (), thread: str | None = None
 ) -> FastMCP:
-    """An MCP server over a conversation graph whose store is open on the event loop that the server will run on.
+    """Make an MCP server over a conversation graph. Its store must be open on the event loop on which the server runs.
 
     Without a `retriever` it has no `search` tool and no passages. `also` names other sources of `ask`, such as "the web". A
     question without a thread joins `thread`; if that is None, it begins a new conversation.
@@ -196,17 +196,17 @@ class _Tools:
 
     async def search(
         self,
-        query: Annotated[str, Field(max_length=_LONGEST_QUESTION, description="What to look for, as a question or in words.")],
+        query: Annotated[str, Field(max_length=_LONGEST_QUESTION, description="What to search for: a question or keywords.")],
         conversation: Annotated[
             list[Turn] | None,
-            Field(max_length=_MOST_TURNS, description="The turns before the query, oldest first, where it leans on them."),
+            Field(max_length=_MOST_TURNS, description="Earlier turns, oldest first, if the query depends on them."),
         ] = None,
-        k: Annotated[int, Field(ge=1, le=_MOST_PASSAGES, description="How many passages, at most.")] = 5,
+        k: Annotated[int, Field(ge=1, le=_MOST_PASSAGES, description="Largest number of passages.")] = 5,
         filter: Annotated[
             dict[str, Any] | None,
             Field(
-                description="Metadata that passages must have, where the documents have any, such as "
-                '{"source": "report.pdf"} or {"year": {"$gte": 2020}}; a list means any of its values.'
+                description='Conditions on the metadata of passages, such as {"source": "report.pdf"} or '
+                '{"year": {"$gte": 2020}}. A list means any of its values.'
             ),
         ] = None,
     ) -> Found:
@@ -227,13 +227,13 @@ class _Tools:
 
     async def ask(
         self,
-        question: Annotated[str, Field(max_length=_LONGEST_QUESTION, description="The question, as the user asks it.")],
+        question: Annotated[str, Field(max_length=_LONGEST_QUESTION, description="The question in the user's words.")],
         ctx: Context,
         thread: Annotated[
             str | None,
             Field(
                 max_length=LONGEST_THREAD,
-                description="The conversation to continue: the `thread` of an earlier answer. Without it a new one begins.",
+                description="The conversation to continue: the `thread` of an earlier answer. Without it, a new one begins.",
             ),
         ] = None,
     ) -> Answer:
@@ -250,7 +250,7 @@ class _Tools:
                 async with self._turn_of.setdefault(name, asyncio.Lock()):
                     output = await self._turns.run(name, {"question": question}, see)
             finally:
-                # The client may have left; the turn goes on.
+                # The turn goes on if the client has left.
                 await asyncio.gather(*told, return_exceptions=True)
             if INTERRUPT in output:
                 raise InputError("the turn waits for a person's approval, which cannot be given here")
@@ -274,7 +274,7 @@ def _told(kind: type[Exception]) -> Iterator[None]:
     """Raise every error as `kind`, an exception of the SDK. Its message holds no secret."""
     try:
         yield
-    except Exception as error:  # noqa: BLE001 - told to the client
+    except Exception as error:  # noqa: BLE001 - sent to the client
         raise kind(flat(error_json(error)["message"])) from None
 
 

@@ -145,7 +145,7 @@ def passage_json(retriever: HopfieldRetriever, identity: str, cited: str) -> dic
 
 
 def spans(text: str, quote: str) -> Sequence[tuple[int, int]]:
-    r"""Where the parts of a quote stand in a text, in order; white space may differ.
+    r"""The places of a quote's parts in a text, in order; white space may differ.
 
     Example:
         >>> spans("It stores patterns.\nThey are minima. It is old.", "It stores patterns. They are minima. … It is old.")

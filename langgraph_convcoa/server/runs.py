@@ -24,12 +24,12 @@ from langgraph_convcoa.text.clean import clean
 
 PING_SECONDS = 15.0  # Seconds without an event after which a comment is sent, so that proxies keep the connection open.
 _MOST_BYTES = 8_000_000  # Maximum number of bytes of the events of one run. The oldest events are dropped.
-_KEPT_BYTES, _KEPT_RUNS = 16_000_000, 200  # Bytes and number of ended runs that are kept.
+_KEPT_BYTES, _KEPT_RUNS = 16_000_000, 200  # Most bytes and most ended runs that are kept.
 GRAPH = "convcoa"  # The name of the graph, and of the assistant for the first collection.
 MODES = {"values": "values", "messages": "messages", "messages-tuple": "messages", "custom": "custom", "updates": "updates"}
 """Stream modes of a client -> stream modes of the graph. Other modes are ignored."""
 SETTINGS = ("model", "k", "threshold", "language", "recall_answers", "max_sub_questions", "max_corrections", "approve")
-"""Settings of a run that a client may set. The server offers the models, and sets limits of actions and shared knowledge."""
+"""Settings of a run that a client may set. The server decides which models, limits and shared knowledge there are."""
 _STRATEGIES = ("reject", "interrupt", "rollback", "enqueue")
 _ROLES = {"human": "human", "user": "human", "ai": "ai", "assistant": "ai"}
 _LOGGER = logging.getLogger(__name__)
@@ -88,7 +88,7 @@ class RunRequest:
     settings: dict[str, Any] = field(default_factory=dict)
 
     def context(self, own: ConvCoAContext, models: Sequence[str] = ()) -> ConvCoAContext:
-        """The server's settings, changed by those of the run. A run cannot remove the server's approvals."""
+        """The server's settings, with the run's settings applied. A run cannot remove the server's approvals."""
         if not self.settings:
             return own
         model = self.settings.get("model") or None
@@ -212,7 +212,7 @@ class Run:
         """The events after this number, including later ones, until the run ends."""
         while True:
             news = self._news
-            # Copied first: events are added and dropped while one is sent.
+            # Copied first, since events are added and dropped while an event is sent.
             fresh = [*islice(reversed(self._events), max(self._count - after, 0))]
             for number, written in reversed(fresh):
                 after = number

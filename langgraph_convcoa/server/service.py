@@ -33,10 +33,10 @@ from langgraph_convcoa.storage.turns import INTERRUPT, OUTPUT_FIELDS, Turns, bef
 MOST_RUNS = 200  # Maximum number of runs at the same time, over all users. A further run is refused.
 _TURN_THREADS, _OWN_THREADS = 2 * MOST_RUNS, 16
 """Threads for turns (a synchronous model, action or retriever occupies one while it works), and for the server itself."""
-_REFUSE_SECONDS = 0.5  # Seconds that a question waits while another server runs a turn of its thread; then it is refused.
+_REFUSE_SECONDS = 0.5  # A question waits this long while another server runs a turn of its thread; then it is refused.
 _TITLE_CHARACTERS = 80
 MOST_SEARCHED, _MOST_FOUND, _SEARCH_SECONDS, _MOST_WORDS = 1_000, 50, 3.0, 20
-"""A search reads the newest conversations, and ends when it has found enough or takes too long."""
+"""Limits of a search: conversations read (the newest), conversations found, seconds, and words."""
 _EXCERPT = 80  # Characters before and after the word that was found.
 VALUES = (*OUTPUT_FIELDS, "messages")
 _LOGGER = logging.getLogger(__name__)
@@ -62,7 +62,7 @@ class Settings:
     new_retriever: Callable[[Path], HopfieldRetriever]  # Opens the index in a folder, or makes an empty one.
     collections: list[Collection] = field(default_factory=list)  # The collections of the command line.
     sources: str = ""  # A fingerprint of the tables and the web search.
-    models: Sequence[str] = ()  # The models that a run may choose, the default first; empty if answers are extracted.
+    models: Sequence[str] = ()  # The models that a run may choose, the default first; empty without a model.
     actions: Sequence[str] = ()  # The names of the actions, for the page.
 
 
@@ -130,7 +130,7 @@ class Service:
         return await self._told_busy(user, await self.book.all(user))
 
     async def _told_busy(self, user: str, entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Correct the status of entries: a turn whose server was killed counts as interrupted."""
+        """Correct the status of entries: a thread is interrupted if the server of its turn was killed."""
         busy = {key_of(user, str(entry["thread_id"])): entry for entry in entries if entry["status"] == "busy"}
         elsewhere = busy.keys() - self.runs.active.keys()
         for key in elsewhere - await self.store.taken(elsewhere):
@@ -172,7 +172,7 @@ class Service:
     async def update(self, user: str, thread: str, metadata: Any) -> dict[str, Any]:
         """Change a thread's metadata. Its collection cannot be changed."""
         given = checked_metadata(metadata)
-        # Locked: the thread of a turn that ends in between would stay "busy".
+        # Locked, since the thread of a turn that ends in between would otherwise stay "busy".
         async with self.book.changing(user, thread):
             entry = await self.entry(user, thread)
             if given.get("collection", entry["metadata"].get("collection")) != entry["metadata"].get("collection"):
@@ -197,7 +197,7 @@ class Service:
             await self.store.erase(self._saver, key)
 
     async def collection(self, user: str, name: str) -> Collection:
-        """A collection that the user may ask; "convcoa" is the first one."""
+        """The collection of this id, if the user may ask it; "convcoa" names the first collection."""
         if name == GRAPH:
             return (await self.threaded(self.collections.of, user))[0]
         found = await self.threaded(self.collections.find, user, name)
@@ -227,7 +227,7 @@ class Service:
         return await turns.snapshot(key_of(user, str(entry["thread_id"]))), turns
 
     async def start(self, user: str, thread: str | None, request: RunRequest) -> Run:
-        """Start a run. Without a thread it gets one that is deleted when the run ends."""
+        """Start a run. A run without a thread gets a thread that is deleted when the run ends."""
         if len(self.runs.active) >= MOST_RUNS:
             raise Busy(f"{MOST_RUNS} questions are being answered at the moment: try again in a while")
         if thread is None:

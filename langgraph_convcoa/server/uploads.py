@@ -61,7 +61,7 @@ def _first_bytes(text: str, most: int) -> str:
 
 
 def _unlike(name: str, ending: str, others: Set[str]) -> str:
-    """The name, with a number before its ending if another file of the upload has it."""
+    """The name, with a number before its ending if another file of the upload has the same name."""
     stem, suffix = name[: -len(ending)], name[-len(ending) :]
     numbered = (f"{stem} ({number}){suffix}" for number in range(2, len(others) + 3))
     return name if name not in others else next(one for one in numbered if one not in others)
@@ -94,7 +94,7 @@ class Job:
         return self.status in ("done", "failed")
 
     def skip(self, name: str, reason: str) -> None:
-        """Note a file, or a part of one, that is left out."""
+        """Note a file, or a part of a file, that is left out."""
         if len(self.skipped) < _MOST_SKIPPED:
             self.skipped.append({"name": name, "reason": reason})
 
@@ -196,7 +196,7 @@ class Jobs:
                 with job.workers:
                     self._index(job)
                 status = "done"
-            except Exception as error:  # noqa: BLE001 - the next job is not to suffer
+            except Exception as error:  # noqa: BLE001 - the next job must still run
                 job.message = "stopped" if job.stopped.is_set() else error_json(error)["message"]
             job.folder.cleanup()
             with self._lock:
@@ -211,7 +211,7 @@ class Jobs:
         known = {entry["source"]: entry["ids"] for entry in job.collection.documents()}
         for name, place, size in job.files:
             before, documents = job.done, _read(job, name, place, size)
-            # Read before locking: a file without text changes nothing, and others can change the collection meanwhile.
+            # Read before locking: a file without text needs no lock, and others can change the collection meanwhile.
             first = next(documents, None)
             if job.stopped.is_set():
                 raise CancelledError
@@ -224,7 +224,7 @@ class Jobs:
                         job.skip(name, str(error))
                     else:
                         if job.collection.originals is not None and place.suffix.lower() == ".pdf":
-                            # The PDF is shown beside a quote.
+                            # Keep the PDF: the page shows it beside a quote.
                             private_folder(job.collection.originals)
                             place.replace(job.collection.originals / place.name)
             place.unlink(missing_ok=True)

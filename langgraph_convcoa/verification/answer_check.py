@@ -90,7 +90,7 @@ def judge(claims: Sequence[str], evidence: Evidence, verifier: Verifier, thresho
 def _by_clause(
     claims: Sequence[str], shares: Sequence[float], evidence: Evidence, verifier: Verifier, least: float
 ) -> list[float]:
-    """The shares. A long refused claim gets its weakest clause's share if that is higher. A clause has its own premise."""
+    """Raise the share of a long refused claim to that of its weakest clause. Each clause has its own premise."""
     clauses = {n: found for n, share in enumerate(shares) if share <= least and len(found := _clauses(claims[n])) > 1}
     parts = [part for found in clauses.values() for part in found]
     given = iter(verifier.support(parts, [evidence.premise(part).text for part in parts]) if parts else [])
@@ -136,7 +136,7 @@ class CheckedSentence:
     """A sentence of an answer, or a table or a block of code.
 
     Attributes:
-        before: The white space in front of it.
+        before: The white space in front of the sentence.
         text: The sentence with the marks of the evidence that supports it, each where the model put it.
         plain: The sentence without marks.
         claims: Whether it says anything that evidence could support.
@@ -176,7 +176,7 @@ class Checker:
         verifier: Judges each sentence.
         question: The question that a short answer such as "in 1982" answers.
         threshold: T; the verifier's own by default.
-        keep_marks: Whether the numbers in a text are those of the evidence. If not, the verifier alone chooses what is cited.
+        keep_marks: Whether the numbers in a text are those of the evidence. If not, the verifier alone chooses the citations.
     """
 
     def __init__(
@@ -294,3 +294,56 @@ def before_stop(sentence: str, text: str) -> str:
     stop = _STOP.search(sentence)
     end = stop.start() if stop else len(sentence)
     return f"{sentence[:end]}{text}{sentence[end:]}"
+<<<<<<< HEAD:langgraph_convcoa/verification/answer_check.py
+=======
+
+
+class SentenceGate:
+    """Streams an answer while the model writes it: each sentence once it is complete and verified.
+
+    Nothing is shown after the first sentence that does not stand, since the second model call may change it.
+
+    Args:
+        checker: Verifies the sentences.
+        show: Called with each piece of the answer and the id of its message.
+        message_id: The id of the message; a new one by default.
+    """
+
+    def __init__(self, checker: Checker, show: Callable[[str, str], None], message_id: str = "") -> None:
+        self.shown = ""
+        self.message_id = message_id or f"run-{uuid.uuid4()}"
+        self._checker, self._show = checker, show
+        self._marks = CitationFilter(len(checker.evidence))
+        self._passed = self._ended = 0
+        self._closed = False
+
+    def feed(self, text: str, *, done: bool = False) -> None:
+        """Take the answer so far; its marks have the numbers of the evidence."""
+        if self._closed:
+            return
+        text = cut_answer(text)
+        ended = max((match.end() for match in _NEXT.finditer(text)), default=0)
+        if ended == self._ended and not done:
+            # The pieces are small: no sentence has ended since the last call.
+            return
+        self._ended = ended
+        # The last sentence may be incomplete, and so may its last word.
+        checked = self._checker.check(text) if done else self._checker.check(_without_last_word(text))[:-1]
+        new = ""
+        for sentence in checked[self._passed :]:
+            if not sentence.stands or not any(map(str.isalnum, text)):
+                self._closed = True
+                break
+            new += sentence.shown(self._marks)
+            self._passed += 1
+        if done or self._closed:
+            self._closed = True
+            new += self._marks.close()
+        if new:
+            self.shown += new
+            self._show(new, self.message_id)
+
+
+def _without_last_word(text: str) -> str:
+    return text[: max(text.rfind(" "), text.rfind("\n"), 0)]
+>>>>>>> s3-eng2:langgraph_convcoa/verification/answers.py

@@ -127,10 +127,10 @@ _LEAST_WORDS = 5
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """A sentence of an answer with the citation marks behind it: the answer's [start:end].
+    """A sentence of an answer with the citation marks behind it; it is `answer[start:end]`.
 
     `claim`: its statement, without citation marks, markup, and frames such as "According to the passages,". It is "" if no
-    evidence could support it: a greeting, an offer, a question, a heading, code, or that the evidence is silent.
+    evidence could support it: a greeting, an offer, a question, a heading, code, or a remark that the evidence is silent.
     `block`: whether it is a whole fenced block of code or a whole table. Blocks are neither cut nor marked inside.
     """
 
@@ -324,6 +324,6 @@ def _told(plain: str) -> str:
 
 
 def _rest(parts: list[str]) -> str:
-    """The clauses after one that says that the evidence is silent; "" if they say nothing by themselves."""
+    """The clauses after a clause that says that the evidence is silent; "" if they say nothing by themselves."""
     told = ", ".join(part for part in parts if not _SILENCE.match(_OPENER.sub("", part)) and not _OFFER.match(part))
     return told if len(content_tokens(told)) > 1 and _FINITE.search(told) else ""

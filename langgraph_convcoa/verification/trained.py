@@ -163,7 +163,7 @@ class DefaultVerifier:
         return shares
 
     def _scaled(self, share: float) -> float:
-        """The share of shared words, scaled so that the lexical T falls on the trained T."""
+        """The share of shared words, scaled so that the lexical T becomes the trained T."""
         least, own = self._lexical.threshold, self._trained.threshold
         return own * share / least if share <= least else own + (1 - own) * (share - least) / (1 - least)
 

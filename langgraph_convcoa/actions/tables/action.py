@@ -20,7 +20,7 @@ _NAMES = {"duckdb": "DuckDB", "sqlite": "SQLite", "postgres": "PostgreSQL", "mys
 
 
 class DataAnalysisSettings(BaseModel):
-    """Query limits of a run, which replace those of the `DataAnalysis`."""
+    """Query limits for a run, which replace the limits of the action."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -38,8 +38,8 @@ class DataAnalysis(BaseAction):
     Args:
         sources: CSV, TSV, Parquet, JSON, Excel, SQLite or DuckDB files, folders of them, or SQLAlchemy URLs; one or several. A
             mapping gives the tables their names.
-        tables: The tables of databases that may be read ("table", "schema.table"); by default all tables of the default
-            schema, in DuckDB of every schema. Tables of a DuckDB file that are named here are copied into memory.
+        tables: The tables of databases that may be read ("table", "schema.table"); by default the tables of the default
+            schema, or of every schema in DuckDB. Tables of a DuckDB file that are named here are copied into memory.
         name: The action's name for the planner and the chain.
         description: What the tables are about, for the planner.
         sample_values: Show the planner, and so the model's provider, a few values of each column.
@@ -109,7 +109,7 @@ class DataAnalysis(BaseAction):
     async def retrieve(self, request: ActionRequest) -> list[Document]:
         """One document: the query, its result as a small table, and the source.
 
-        Raises ActionInputError if there is no SQL, or it is refused or fails; TimeoutError; TableError without a connection.
+        Raises ActionInputError if there is no SQL or it fails, TimeoutError if it is slow, TableError without a connection.
         """
         return [await asyncio.to_thread(self._retrieve, request)]
 
@@ -137,12 +137,12 @@ class DataAnalysis(BaseAction):
             result = engine.run(query.executed, max_rows, timeout)
             source = ", ".join(dict.fromkeys(table.source for table in query.tables))
             return evidence_from(result, query.shown, source, self.name, words=query.words)
-        # The refusal of the database that has the tables says what is wrong with the query.
+        # Prefer the refusal of the database that has the tables: it says what is wrong with the query.
         raise next((error for error in refusals if "there is no table" not in str(error)), refusals[0])
 
 
 def evidence_from(result: Result, query: str, source: str, action: str, *, words: str = "") -> Document:
-    """A result as one document: a quote (the query, the first rows, and `words` about its order), and the rows as a table."""
+    """A result as one document: a quote (query, first rows, and `words` that name its order), and the rows as a table."""
     query = " ".join(query.split())
     spoken = [", ".join(map(" ".join, zip(result.columns, row, strict=True))) for row in result.rows[:_QUOTED_ROWS]]
     if result.more or len(result.rows) > _QUOTED_ROWS:

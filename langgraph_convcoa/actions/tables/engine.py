@@ -15,7 +15,7 @@ from langgraph_convcoa.errors import ConvCoAError
 from langgraph_convcoa.text.clean import flat
 
 Sources = str | Path | Sequence[str | Path] | Mapping[str, str | Path]
-"""Files, folders and database URLs, also with names for their tables."""
+"""Files, folders and database URLs; a mapping also gives names for their tables."""
 READERS = dict.fromkeys(("csv", "tsv"), "read_csv") | dict.fromkeys(("json", "jsonl", "ndjson"), "read_json")
 READERS["parquet"] = "read_parquet"  # DuckDB's function for each kind of file.
 EXCEL = ("xlsx", "xlsm")

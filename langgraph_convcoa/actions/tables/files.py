@@ -251,7 +251,7 @@ def _sheets(name: str, path: Path) -> Iterator[tuple[str, Iterator[Sequence[Any]
 
     try:
         book = load_workbook(path, read_only=True, data_only=True)
-    except Exception as error:  # noqa: BLE001 - openpyxl raises what its zip and XML readers do
+    except Exception as error:  # noqa: BLE001 - openpyxl raises the errors of its zip and XML readers
         raise TableError(f"{path} cannot be read as an Excel file: {first_line(error)}") from None
     with closing(book):
         sheets = [sheet for sheet in book.worksheets if sheet.max_row and sheet.max_column]

@@ -32,7 +32,7 @@ _ERRORS = {"ActionInputError": ActionInputError, "TableError": TableError, "Time
 class EngineProcess:
     """`DuckDBTables` or `SQLiteTables` in a process. `kind` is "duckdb" or "sqlite"; other arguments go to the class.
 
-    Queries run one after another. The process does not see variables of the environment that could be secrets.
+    Queries run one after another. The process does not get environment variables that may hold secrets.
     """
 
     def __init__(

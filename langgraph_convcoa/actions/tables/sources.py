@@ -1,4 +1,4 @@
-"""Opens files, folders and database URLs as engines that query them; the engine of databases, in read-only transactions."""
+"""Opens files, folders and database URLs as engines. The engine of databases uses read-only transactions."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def open_sources(sources: Sources, tables: Sequence[str] | None, memory_limit: s
 
 
 def _named(sources: Sources) -> Iterator[tuple[str, str, str | Path]]:
-    """Each source as `_found` describes it. A mapping gives its own names to single tables."""
+    """Each source as `_found` describes it. If a mapping names a single table, the table gets that name."""
     if isinstance(sources, Mapping):
         for name, source in sources.items():
             if not re.fullmatch(r"[A-Za-z]\w{0,62}", name):
@@ -238,7 +238,7 @@ def _sampled(connection: Connection, name: str, schema: str | None, columns: Any
 
 
 def _postgres_limits(seconds: float) -> str:
-    """The statement that sets the limits of a transaction. A superuser's temporary files are limited too."""
+    """The statement that sets the limits of a transaction. Only a superuser can limit temporary files too."""
     milliseconds = max(1, int(min(seconds * 1000, _MOST_MILLISECONDS)))
     settings = {
         "statement_timeout": f"{milliseconds}",

@@ -152,7 +152,7 @@ def check_columns(root: exp.Expr, table_of: Callable[[exp.Table], Table | None],
 def check_growth(root: exp.Query) -> None:
     """Refuse a query whose subqueries multiply: PostgreSQL's planner copies them into each other, without limits.
 
-    The bound limits the product, over all SELECTs, of how often each SELECT uses its most frequent name.
+    A SELECT's factor is how often it uses its most frequent name. The product of all factors is bounded.
     """
     made = {str(alias.alias) for alias in root.find_all(exp.Alias, exp.CTE)}
     growth = 1

@@ -44,7 +44,7 @@ _TYPE_WORDS = frozenset({"ARRAY", "STRUCT", "ROW", "MAP", "LIST", "DEC", "OBJECT
 
 
 class CheckedQuery(NamedTuple):
-    """A checked query: its text for citations, what its order puts first ("highest total revenue"; "" for another query),
+    """A checked query: its text for citations, words for its first rows ("highest total revenue"; "" without an order),
     the SQL to run (names quoted, rows limited), and the tables that it reads.
     """
 
@@ -57,7 +57,7 @@ class CheckedQuery(NamedTuple):
 def check_query(sql: str, dialect: str, tables: Sequence[Table], *, max_rows: int, default_schema: str = "") -> CheckedQuery:
     """Accept exactly one SELECT over the given tables, and limit it to `max_rows` rows.
 
-    A Markdown fence around it is removed. A query may write `default_schema` ("public") before a table that has no
+    A Markdown fence around the query is removed. A query may write `default_schema` ("public") before a table that has no
     schema. The message of the ActionInputError says why a query is refused.
     """
     fence = _FENCE.match(sql)
@@ -73,7 +73,7 @@ def check_query(sql: str, dialect: str, tables: Sequence[Table], *, max_rows: in
 
 
 def _checked(sql: str, dialect: str, tables: Sequence[Table], max_rows: int, default_schema: str) -> CheckedQuery:
-    # "sales" and "SALES" are two tables in PostgreSQL, so there are names as created and in lower case.
+    # "sales" and "SALES" are two tables in PostgreSQL, so `names` has each name as created and in lower case.
     created = {table.full_name: table for table in tables}
     created |= {f"{default_schema}.{table.name}": table for table in tables if default_schema and not table.schema}
     names = {name.casefold(): table for name, table in created.items()} | created
@@ -97,7 +97,7 @@ def _checked(sql: str, dialect: str, tables: Sequence[Table], max_rows: int, def
 def _check_tree(
     root: exp.Query, dialect: str, names: Mapping[str, Table], ctes: Mapping[str, str], *, exact: bool = False
 ) -> dict[str, Table]:
-    """Refuse what is not allowed. Returns the tables that the query reads."""
+    """Refuse parts that are not allowed. Returns the tables that the query reads."""
     used: dict[str, Table] = {}
 
     def table_of(node: exp.Table) -> Table | None:
@@ -220,7 +220,7 @@ def parse_select(sql: str, dialect: str) -> exp.Query:
         raise
     except RecursionError:
         raise _too_deep() from None
-    except Exception as error:  # noqa: BLE001 - the parser raises what it likes over text that is no SQL
+    except Exception as error:  # noqa: BLE001 - the parser raises many types for text that is no SQL
         raise ActionInputError(f"the query cannot be read as {dialect} SQL: {first_line(error)}") from None
     if not isinstance(root, exp.Query):
         raise ActionInputError(f"only a SELECT is run, not {root.key.upper()}")

@@ -1,4 +1,4 @@
-"""The action over the web: searches, guarded fetching, pages. Its settings are here, without its dependencies."""
+"""The action over the web: searches, guarded fetching, pages. Its settings are here: they need no extra package."""
 
 from __future__ import annotations
 

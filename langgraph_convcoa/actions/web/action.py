@@ -42,23 +42,23 @@ _MOST_PASSAGES = 60  # A look-up encodes at most this many passages. If there ar
 class WebQuerying(BaseAction):
     """Searches the web, and reads pages only if titles and snippets do not support a guess.
 
-    Depth 1 is one search request; its titles and snippets are the evidence. Depth 2 ranks title|snippet against Sub|guess by
-    sparse Hopfield retrieval, reads the best pages in parallel, and returns their best passages, with `source`, `title` and
-    the `date` of publication if it is known. A page that cannot be read is left out and logged.
+    Depth 1 is one search request; its titles and snippets are the evidence. Depth 2 ranks titles with snippets against the
+    sub-question and guess by sparse Hopfield retrieval. It reads the best pages in parallel and returns their best passages,
+    with `source`, `title` and the `date` of publication if it is known. A page that cannot be read is left out and logged.
 
     Args:
         search: "ddgs" (no key), "tavily", "google", the address of a SearXNG, a LangChain search tool, a function `f(query)`,
             or an object with `async search(query, n)`.
         encoder: Ranks pages and passages, as for `HopfieldRetriever`; all-MiniLM-L6-v2 when None. Loaded for depth 2 only.
-        results: Number of results that a search is asked for.
-        pages: Maximum number of pages that are read at a depth.
+        results: Number of results that are requested from the search.
+        pages: Maximum number of pages that are read at each depth.
         read_pages_first: Read the pages of the first results at depth 1 (Pan et al. 2024b).
         allow_private: Hosts and networks that may be read although they are not public, such as ["wiki.intern",
             "10.1.0.0/16"], or True for all of them. The search's own address needs no entry.
         respect_robots: Leave out pages that a site's robots.txt asks not to read.
         cache: A file that keeps pages; None keeps them in memory.
         cache_seconds: Seconds for which a page is kept.
-        limits: Time, size and number of requests of a page.
+        limits: Limits on time, size and requests for a page.
         guard: Replaces `allow_private`, for another way of resolving names.
         name: The action's name for the planner and the chain.
         description: What the planner reads.
@@ -132,7 +132,7 @@ class WebQuerying(BaseAction):
                 found = await self.search.search(query, n)
             except (RetrievalError, httpx.TransportError, httpx.HTTPStatusError, ConnectionError, TimeoutError):
                 raise
-            except Exception as error:  # whatever a user's tool or function raises
+            except Exception as error:  # a user's tool or function may raise any error
                 raise RetrievalError(f"the search {self.search.name!r} failed ({type(error).__name__})") from error
             return [asdict(SearchResult.of(r.title, r.url, r.snippet, r.date)) for r in found]
 
@@ -187,7 +187,7 @@ def _snippet(rank: int, result: SearchResult, search: str) -> Document:
 
 
 class WebRanker:
-    """Ranks search results and passages against Sub|guess; the encoder is loaded, and its errors raised, on first use."""
+    """Ranks search results and passages against a query. The encoder is loaded on first use, and may fail then."""
 
     def __init__(self, encoder: Encoder | Embeddings | str | None = None) -> None:
         self._given = encoder
@@ -198,7 +198,7 @@ class WebRanker:
         return RecentEncoder(as_encoder(self._given), 4_000)
 
     def choose(self, results: Sequence[SearchResult], query: str, n: int) -> list[SearchResult]:
-        """The n results whose title|snippet is most similar to the query, best first."""
+        """The n results whose title and snippet are most similar to the query, best first."""
         if len(results) <= n:
             return list(results)
         shown = [

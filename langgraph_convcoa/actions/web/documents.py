@@ -54,7 +54,7 @@ def iter_pages(
         address: The address of a page or a sitemap.
         most: Maximum number of pages that are read from a sitemap.
         max_bytes: Limit of the text of all pages.
-        cache: A file that keeps pages for a day, so that a run that was stopped continues; None for no file.
+        cache: A file that keeps pages for a day, so that a stopped run can be resumed; None for no file.
         guard: Decides which addresses may be read; public ones by default.
         progress: A bar, a callback or nothing; it counts pages.
         told: Called with the address and the reason of each page that is skipped; by default these are logged.
@@ -99,7 +99,7 @@ def iter_pages(
 
 @dataclass
 class _Site:
-    """The pages of a site; `hosts` are those of its sitemap, empty until a sitemap was read."""
+    """The pages of a site; `hosts` are the hosts of its sitemap, empty until a sitemap was read."""
 
     reader: PageReader
     skipped: Skipped

@@ -99,7 +99,7 @@ def _too_large(max_bytes: int) -> PageError:
 class FetchLimits:
     """Limits of time, size and requests for reading pages."""
 
-    # For one page with its redirects and retries, and as many again to extract its text (web action: at most 5).
+    # For one page with its redirects and retries. Extracting its text may take as long again (web action: at most 5 s).
     seconds: float = 6.0
     total_seconds: float = 12.0  # For all pages of a look-up. Pages that are not read in time are left out.
     max_bytes: int = 5_000_000  # Maximum size of a body, compressed and decompressed.
@@ -174,7 +174,7 @@ class Fetcher:
         if not self._respect_robots:
             return True
         place = url.copy_with(raw_path=b"/robots.txt", fragment=None)
-        # One page of a site asks for the rules, the others wait for it.
+        # The first page of a site asks for the rules, and its other pages wait.
         async with _paused(clock, self.places(f"robots {place}", 1)):
             with self._robots_lock:
                 rules = self._robots.get(str(place))
@@ -252,5 +252,5 @@ async def _paused(clock: asyncio.Timeout, places: asyncio.Semaphore) -> AsyncIte
         yield
 
 
-# Reading the certificates of the system or of certifi takes a while.
+# Reading the certificates of the system or of certifi takes a while, so it is done once.
 _ssl_context = functools.cache(httpx.create_ssl_context)

@@ -250,9 +250,9 @@ def visible(text: str) -> str:
 
 
 def without_instructions(text: str) -> str:
-    """The text without sentences that give instructions to a model, in the usual forms.
+    """Remove sentences that give instructions to a model in a usual form.
 
-    A second defence beside the marks of foreign text in prompts, for code that quotes sentences without a model.
+    Prompts mark foreign text. This is a second defence, for code that quotes sentences without a model.
     """
     lines = []
     for line in text.split("\n"):

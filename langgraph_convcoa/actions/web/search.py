@@ -41,7 +41,7 @@ class SearchResult:
 
     @classmethod
     def of(cls, title: object, url: object, snippet: object, date: object = "") -> SearchResult:
-        """A result with fields of one line, cut to bounds, without instructions to a model."""
+        """Make a result. Each field is one line of limited length, without instructions to a model."""
 
         def line(text: object, most: int) -> str:
             return without_instructions(flat(visible(text if isinstance(text, str) else ""))[:most])
@@ -157,7 +157,7 @@ class _Service:
                 for attempt in range(_RETRIES + 1):
                     async with client.stream(method, f"{self.base_url}/{path}", **request) as response:
                         if response.status_code == 200:
-                            # Decompressed here, within bounds, as for a page.
+                            # Decompressed within bounds, like a page.
                             found = json.loads(await read_body(response, max_bytes=3_000_000))
                             entries = found.get(results) if isinstance(found, dict) else None
                             entries = entries if isinstance(entries, list) else []
@@ -226,13 +226,13 @@ class GoogleSearch(_Service):
     async def search(self, query: str, n: int) -> list[SearchResult]:
         parameters = {"cx": self._engine, "q": query[:2_000], "num": str(min(n, 10))}
         hint = {400: "Google refuses the request: check GOOGLE_API_KEY and GOOGLE_CSE_ID"}
-        # In a header, so that the key is in no address that is logged.
+        # The key is sent in a header, so that no logged address contains it.
         headers = {"X-Goog-Api-Key": self._key}
         return await self._ask("GET", "customsearch/v1", "items", n, hint, params=parameters, headers=headers)
 
 
 def parse_results(found: Any) -> list[SearchResult]:
-    """Results from what a search tool returns: mappings, documents or texts, in a list or alone, also as JSON.
+    """Parse the return value of a search tool: mappings, documents or texts, in a list or alone, also as JSON.
 
     Example:
         >>> parse_results('{"results": [{"url": "https://example.org/", "title": "T", "content": "c"}]}')

@@ -92,10 +92,10 @@ async def resolve(host: str, port: int) -> list[str]:
 
 
 class Guard:
-    """Decides about URLs, and about the addresses behind them.
+    """Decides which URLs, and which addresses behind them, may be used.
 
     Public addresses on the ports 80 and 443 are allowed. `allow_private` adds hosts and networks ("wiki.intern",
-    "10.1.0.0/16", "127.0.0.1:8080"; InputError for anything else), or with True all except those of `never_holds_pages`.
+    "10.1.0.0/16", "127.0.0.1:8080"; InputError for anything else). True adds all except those of `never_holds_pages`.
     """
 
     def __init__(self, allow_private: bool | str | Sequence[str] = False, resolver: Resolver = resolve) -> None:

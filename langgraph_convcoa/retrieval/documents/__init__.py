@@ -1,1 +1,1 @@
-"""Documents: reading files, and splitting into passages and windows."""
+"""Documents: reads files, and splits documents into passages and windows."""

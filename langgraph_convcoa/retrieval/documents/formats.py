@@ -26,7 +26,7 @@ COMMENT = " (comment: "  # Separates a cell's value from its comment.
 _PROGRAM = "tesseract"
 _MOST_LANGUAGES = 4
 _MOST_IMAGES = 20  # At most this many pictures of a page are read; a scanner makes one picture, or a few strips.
-_CSV_TRIED = 10  # The delimiter is chosen from this many rows.
+_CSV_TRIED = 10  # The delimiter is guessed from this many rows.
 _MOST_ENTITIES, _LONGEST_ENTITY, _MOST_WORDS = 50, 60, 6
 _TEXT_KEYS = ("text", "page_content", "content")
 _ID_KEYS = ("id", "_id")
@@ -46,7 +46,7 @@ class Piece:
     text: str
     title: str = ""
     key: str = ""  # Distinguishes it from the file's other texts.
-    own_id: bool = False  # The key is the user's id.
+    own_id: bool = False  # True if the key is an id that the user gave.
     metadata: dict[str, Any] = field(default_factory=dict)  # Its page or row.
     date: str = ""  # When a PDF was made, as YYYY-MM-DD.
     skipped: str = ""  # Why a part of the file has no text.
@@ -100,7 +100,7 @@ def read_plain(data: bytes) -> list[Piece]:
 def read_csv(data: bytes, delimiter: str = "") -> list[Piece]:
     """Rows as lines "column: value", a blank line between rows, in groups that each fit one passage."""
     text = decode(data).lstrip("\r\n")
-    # csv.Sniffer takes apostrophes for quotes and guesses from the values.
+    # Not csv.Sniffer: it takes apostrophes for quotes, and guesses from the values.
     reader = _csv_rows(text, delimiter or max("\t|;,", key=lambda mark: _csv_fit(text, mark)))
     try:
         header = [name.strip() for name in next(reader, [])]
@@ -146,7 +146,7 @@ def grouped_rows(header: Sequence[str], rows: Iterable[tuple[int, Sequence[str]]
 
 
 def _rows_piece(first: int, rows: Sequence[str], cells: Iterable[str]) -> Piece:
-    """Rows of a table; cells that look like names become entities of an evidence graph."""
+    """Make a piece of table rows. Cells that look like names become entities of an evidence graph."""
     entities = list(islice(cells, _MOST_ENTITIES))
     return Piece("\n\n".join(rows), key=f"row-{first}", metadata={"row": first} | ({"entities": entities} if entities else {}))
 

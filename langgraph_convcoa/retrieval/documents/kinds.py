@@ -1,4 +1,4 @@
-"""Kinds of files: which can be read, their readers, and what must be installed for the others."""
+"""The kinds of files that can be read, their readers, and the packages that a kind needs."""
 
 from __future__ import annotations
 

@@ -123,11 +123,11 @@ def read_file(
 
 @dataclass(frozen=True)
 class Spool:
-    """A new file to which a worker writes the texts of a document file, with limits for them."""
+    """A new file to which a worker writes the texts of a document file, and the limits for these texts."""
 
     path: Path  # Not created if the document file is small: it is read directly.
-    seconds: float = math.inf  # The most processor time.
-    texts: float = math.inf  # The most texts.
+    seconds: float = math.inf  # Most processor time that reading may take.
+    texts: float = math.inf  # Most texts in the file.
     progress: Callable[[int, int], None] = lambda _done, _total: None  # Called with the bytes read so far, and all bytes.
 
 
@@ -189,7 +189,7 @@ class DocumentFiles:
     def __init__(self, path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> None:
         self._root, self._max_bytes = Path(path).expanduser(), max_bytes
         self.single = True  # False for a folder.
-        with suppress(OSError, ValueError):  # the name is too long or not valid
+        with suppress(OSError, ValueError):  # raised if the name is too long or not valid
             self.single = not self._root.is_dir()
         self._folder = self._root.parent if self.single else self._root
         self._used = 0
@@ -207,7 +207,7 @@ class DocumentFiles:
         return {file.relative_to(self._folder).as_posix(): file for file in _files(self._root, skipped)}
 
     def pieces(self, name: str, told: Told) -> list[Piece]:
-        """The texts of a file that are not blank; DocumentError if it cannot be read, or all files hold too much text."""
+        """The texts of a file that are not blank; DocumentError if it cannot be read, or the files together hold too much."""
         file = self._folder / name
         left = self._max_bytes - self._used
         pieces, used = _read(file, suffix_of(file), None if self.single else self._folder, left, self._workers)
@@ -336,10 +336,10 @@ def _parsed(path: str | Path, suffix: str, limit: int, seconds: float) -> tuple[
 
 
 def _content(stream: BinaryIO, suffix: str, limit: int) -> bytes:
-    """The bytes of a text file, unpacked; one byte more than the limit if there are more."""
+    """The unpacked bytes of a text file, at most one more than the limit."""
     data = bytearray()
     with gzip.GzipFile(fileobj=stream) if suffix.endswith(".gz") else stream as plain:
-        # A read allocates as much as it is asked for, and the limit may exceed a worker's memory.
+        # Read in parts: a read allocates all that it is asked for, and the limit may exceed a worker's memory.
         while len(data) <= limit and (part := plain.read(min(_READ_AT_ONCE, limit + 1 - len(data)))):
             data += part
     return bytes(data)

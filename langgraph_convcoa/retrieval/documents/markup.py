@@ -28,7 +28,7 @@ _BLOCK_TAGS = frozenset({
 })  # fmt: skip
 _LARGEST_MARKDOWN = 2_000_000
 _FRONT_MATTER = re.compile(r"\A---[ \t]*\n(.*?)\n(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
-_FEWEST_FACTS, _MOST_FACTS = 3, 500  # Lowest number of rows of an infobox, and highest number of table rows that are examined.
+_FEWEST_FACTS, _MOST_FACTS = 3, 500  # Fewest rows of an infobox, and most table rows that are examined.
 _MOST_UNCLOSED = 10  # This many unclosed tags and comments are read as text; after them all tags are removed.
 _TAG = re.compile(r"<[^<>]*>?")
 _MAX_NODES = 12_000
@@ -47,7 +47,7 @@ _ESCAPED = re.compile(r"iso-2022")
 _META = re.compile(
     rb"<meta[^>]{0,200}?charset\s*=\s*[\"']?\s*([A-Za-z0-9_:-]{2,30})|encoding=[\"']([A-Za-z0-9_:-]{2,30})", re.I
 )
-_ENOUGH = 32  # Lowest number of bytes outside ASCII for detecting a character set.
+_ENOUGH = 32  # Fewest bytes outside ASCII with which a character set is guessed.
 _TITLE_FIELD = re.compile(r"^title:[ \t]*[\"']?(.+?)[\"']?[ \t]*$", re.MULTILINE | re.IGNORECASE)
 
 
@@ -80,7 +80,7 @@ def read_markdown(data: bytes) -> list[Piece]:
         elif opened in ("th_open", "td_open"):
             (columns if opened == "th_open" else cells).append(content)
         elif token.type == "tr_close" and cells:
-            # In the same form as the rows of a CSV file.
+            # The row gets the form of a row of a CSV file.
             content = "\n".join(": ".join(filter(None, pair)) for pair in zip(columns, cells, strict=False) if pair[1])
         elif token.type == "thead_close" and tokens[position + 1].type == "table_close":
             content = " | ".join(columns)
@@ -163,7 +163,7 @@ def parsed_html(page: str) -> BeautifulSoup:
 
 
 def _closed(page: str) -> str:
-    """Escape unclosed tags and comments: for each of them html.parser reads the rest of the page again."""
+    """Escape unclosed tags and comments, since html.parser reads the rest of the page again for each."""
     parser, rest, read = HTMLParser(convert_charrefs=False), page, list[str]()
     for _ in range(_MOST_UNCLOSED):
         try:

@@ -42,7 +42,7 @@ _DEFAULT_SHEET = re.compile(
 )
 """Default names of sheets, which say nothing: Sheet1, Tabelle 2, and openpyxl's Sheet."""
 _WITH_COMMENTS = 20_000_000
-"""Up to this many unpacked bytes a workbook is held in memory, which is necessary for reading its comments."""
+"""A workbook of up to this many unpacked bytes is read into memory: only then can its comments be read."""
 _HEADER_WITHIN = 10
 _MOST_EMPTY = 2_000_000
 _ENCRYPTION = "META-INF/encryption.xml"
@@ -74,7 +74,7 @@ def package(stream: BinaryIO, kind: str) -> Iterator[ZipFile]:
 
 def _check(archive: ZipFile, size: int) -> None:
     parts = archive.infolist()
-    # No part is read beyond the size that it declares.
+    # The declared sizes are enough, since no part is read beyond its declared size.
     total = sum(part.file_size for part in parts)
     if len(parts) > _MOST_PARTS:
         raise DocumentError(f"is a package of {len(parts)} parts, over {_MOST_PARTS}: split it")
@@ -110,7 +110,7 @@ def read_docx(stream: BinaryIO, limit: int) -> Iterator[Piece]:
             style_map=_STYLES,
             include_embedded_style_map=False,
             external_file_access=False,
-            # No picture is opened.
+            # Pictures are left out.
             convert_image=lambda _image: [],
             id_prefix="",
         ).value
@@ -236,7 +236,7 @@ def _cells(sheet: Any) -> Iterator[_Row]:
 
 
 def _filled(rows: Iterable[Sequence[Any]]) -> Iterator[_Row]:
-    """Numbered rows that hold a value. A cell far from the others makes millions of empty cells, which are refused."""
+    """Numbered rows that hold a value. A sheet with millions of empty cells before a far-off cell is refused."""
     cells = filled = 0
     for number, row in enumerate(rows, start=1):
         cells += len(row)
@@ -290,7 +290,7 @@ def read_epub(stream: BinaryIO, limit: int) -> Iterator[Piece]:
 
 
 def _soup(archive: ZipFile, name: str) -> BeautifulSoup:
-    # As HTML, which cannot declare entities.
+    # Parsed as HTML, which cannot declare entities.
     return parsed_html(decode_page(archive.read(name)))
 
 

@@ -1,4 +1,4 @@
-"""Splitting of documents into passages that the encoder reads in full, and of passages into windows of sentences."""
+"""Splits documents into passages that the encoder reads in full, and passages into windows of sentences."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def split_documents(documents: Iterable[Document], encoder: Encoder) -> list[Doc
     """Split documents into passages that the encoder reads in full, title included.
 
     A document that fits stays one passage with its id. A longer one is split at paragraphs, then sentences, then words, into
-    parts of about equal length. Part n, from 1, has the id `{document id}#{n}`. Its metadata holds `document_id` and `start`,
-    its offset. A document without an id gets an id made of its content; if several have the same content, one is kept.
+    parts of about equal length. Part n, from 1, has the id `{document id}#{n}`. Its metadata holds `document_id` and its
+    offset `start`. A document without an id gets an id made of its content; if several have the same content, one is kept.
     Empty documents are left out and logged. Raises RetrievalError if an id is used twice, or no document has text.
     """
     kept = identify(documents)
@@ -74,7 +74,7 @@ def passage_title(passage: Document) -> str:
 
 
 def windows(text: str, size: int = 3, stride: int = 2) -> list[Span]:
-    """Windows of up to three sentences, stride two, as spans of the text: the patterns of a multi-vector passage."""
+    """Windows of up to three sentences, stride two, as spans of the text. Each becomes a pattern of the passage."""
     found = sentences(text)
     if not found:
         start = len(text) - len(text.lstrip())
@@ -141,7 +141,7 @@ def _parts(document: Document, encoder: Encoder) -> Iterator[Document]:
 
 
 def _atoms(text: str, encoder: Encoder, limit: int, blank: int) -> list[tuple[int, int, int]]:
-    """The coarsest pieces that fit, in order: (start, end, tokens)."""
+    """Divide a text into the largest paragraphs, sentences, words or parts of words that fit: (start, end, tokens)."""
 
     def counted(spans: list[Span]) -> list[tuple[int, int, int]]:
         totals = encoder.count_tokens_batch([text[start:end] for start, end in spans])
@@ -169,7 +169,7 @@ def _character_spans(text: str) -> list[Span]:
 
 
 def _pack(atoms: Sequence[tuple[int, int, int]], limit: int) -> list[Span]:
-    """Runs of atoms within the limit, of about equal length."""
+    """Join neighbouring atoms into spans within the limit, of about equal length."""
     total = sum(count for *_, count in atoms)
     target = total / max(1, -(-total // limit))
     spans: list[Span] = []

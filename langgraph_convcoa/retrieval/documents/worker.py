@@ -41,17 +41,17 @@ class EndedError(Exception):
 
 
 class Child:
-    """A process that runs `call`, the call of a function of `module`. The function gets its messages from `pipes`.
+    """A process that runs `call`, which calls a function of `module`. That function reads its messages from `pipes`.
 
-    A message is its length in 8 bytes, then JSON with encoded bytes. So a process that was taken over cannot make this process
-    run code. The process gets only environment variables for paths, language and time zone, and no signals of the terminal.
-    It ends when its standard input ends. Only one thread at a time may call `ask`.
+    A message is its length in 8 bytes, then JSON with encoded bytes. So a process that a document has taken over cannot make
+    this process run code. The process gets only environment variables for paths, language and time zone, and no signals of the
+    terminal. It ends when its standard input ends. Only one thread at a time may call `ask`.
     """
 
     def __init__(self, module: str, call: str, folder: Path | None = None) -> None:
         name = call.partition("(")[0]
         code = f"import sys; sys.path[:] = {sys.path!r}; from {module} import {name}; {call}"
-        process = subprocess.Popen(  # noqa: S603 - this interpreter, with no code of others
+        process = subprocess.Popen(  # noqa: S603 - this interpreter, with code of this package
             [sys.executable, "-I", "-c", code],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -69,7 +69,7 @@ class Child:
 
     @property
     def usable(self) -> bool:
-        """True if the process can be asked. A fork must not use the pipes, so there it is False."""
+        """True if the process can be asked. False in a fork, which must not use the pipes."""
         return self._sound and self._owner == os.getpid()
 
     def ask(self, message: Any, seconds: float) -> Any:
@@ -147,7 +147,7 @@ def _decoded(value: dict[str, Any]) -> Any:
 def _stop(process: subprocess.Popen[bytes], owner: int) -> None:
     if owner == os.getpid():
         process.kill()
-        # The end of the block closes the pipes and waits; the rest of a message cannot be written.
+        # The end of the block closes the pipes and waits. If a part of a message is unwritten, closing raises OSError.
         with suppress(OSError), process:
             pass
 
@@ -194,13 +194,13 @@ class Workers:
     def call(self, function: Callable[..., Any], *arguments: Any, seconds: float) -> Any:
         """Return the result of the function. A ConvCoAError is raised unchanged, and other errors as LimitError.
 
-        Also LimitError for more than `seconds` of processor time (Windows: clock time), too much memory, or a dead process.
+        LimitError also for over `seconds` of processor time (Windows: clock time), too much memory, or a dead process.
         """
         child = self._free.get()
         try:
             if child is None or not child.usable:
                 child = Child(__name__, f"serve({self.megabytes})")
-                # A process whose preparation fails is not kept. Its start does not count as time of the call.
+                # A process whose preparation fails is not kept. The time of its start does not count for the call.
                 self._calls[child] = _CALLS
                 self._ask(child, self.prepare or os.getpid, (), _START_SECONDS)
                 self._calls[child] = 0

@@ -32,9 +32,9 @@ from langgraph_convcoa.text.words import content_words
 
 _END: ContextVar[float] = ContextVar("engine_deadline", default=math.inf)
 
-# A word's stored weight assumes this mean number of content words. With another mean the ranking is nearly the same.
+# Stored word weights assume this mean number of content words a passage. With another mean the ranking is nearly the same.
 USUAL_LENGTH = 100.0
-# Most characters of a document, which is written in one transaction, and most bytes of an id and of a tenant.
+# Most characters of a document (it is written in one transaction), most bytes of an id, and most bytes of a tenant.
 _LONGEST, _LONGEST_ID, _LONGEST_TENANT = 10_000_000, 1_000, 200
 
 _Condition = TypeVar("_Condition")
@@ -60,12 +60,12 @@ class Statistics:
     """The numbers that BM25 needs, over all passages of a tenant that have words."""
 
     passages: int
-    mean_length: float  # Content words of a passage.
-    frequencies: Mapping[str, int]  # Number of passages with each term that was asked for; 0 may be left out.
+    mean_length: float  # Mean number of content words in a passage.
+    frequencies: Mapping[str, int]  # For each requested term, the number of passages that have it; 0 may be left out.
 
 
 class Engine(Protocol):
-    """Passages of one tenant in one collection of an engine. Threads may share it.
+    """Passages of one tenant in one collection of an engine. Threads may share the object.
 
     Collection and tenant are fixed, and the tenant is part of every statement. The first call connects to the server.
     A method raises RetrievalError within the time-out if the engine is down, slow, full or refuses; the message has no
@@ -78,10 +78,10 @@ class Engine(Protocol):
     timeout: float = math.inf
     """Seconds for one call, and for all calls of one search together."""
     variables: tuple[str, ...] = ()
-    """Environment variables that its driver reads: a worker on another machine needs them too."""
+    """Environment variables that its driver reads. A worker on another machine needs them too."""
 
     def open(self, dimension: int, encoder: str, *, create: bool = False) -> None:
-        """Compare the collection with the encoder's name and dimension, once.
+        """Check on the first call that the collection has this encoder and dimension. With `create`, make a missing one.
 
         Raises RetrievalError if there is no collection and `create` is false, or it has another encoder, dimension or version.
         """
@@ -108,13 +108,13 @@ class Engine(Protocol):
         """The digest of each of these documents that is stored with all its passages."""
 
     def put(self, passages: Sequence[StoredPassage]) -> None:
-        """Store whole documents, all or none; each replaces the one with its id. Storing the same again changes nothing.
+        """Store whole documents, all or none. Each replaces the document with its id. Storing it again changes nothing.
 
         Raises RetrievalError if a passage of another document has one of the ids.
         """
 
     def loading(self) -> AbstractContextManager[object]:
-        """A block in which this or other processes put many documents, by the engine's fastest path.
+        """A block in which this process or others store many documents, in the engine's fastest way.
 
         Call `settle` afterwards; searches may be slow until then.
         """
@@ -123,11 +123,11 @@ class Engine(Protocol):
     def settle(self) -> None:
         """After `loading` or many changes, build the indexes for searches and free unused space. `timeout` does not apply.
 
-        While other processes are `loading`, the last of them builds instead. Stored documents stay, however this ends.
+        While other processes are `loading`, nothing is built: the last of them builds. Stored documents stay if this fails.
         """
 
     def delete(self, documents: Sequence[str]) -> None:
-        """Delete these documents, all or none; missing ones are skipped."""
+        """Delete these documents, all or none; missing documents are skipped."""
 
     def statistics(self, terms: Iterable[str]) -> Statistics:
         """The numbers that BM25 needs for these terms."""
@@ -259,9 +259,9 @@ def end_of(limit: float) -> float:
 
 
 def search_vectors(vectors: Vectors) -> Vectors:
-    """The vectors that an engine searches for a passage (n, d): (y_0 + y_j) / 2 for each window, (n - 1, d).
+    """Turn a passage's patterns (n, d) into the vectors that an engine searches: (y_0 + y_j) / 2 for each window, (n - 1, d).
 
-    The product of a vector and a query state is half the bound of the passage's score at w = 1 (`scoring.topk.search`).
+    The largest product with a query state is half the bound of the passage's score at w = 1 (`scoring.topk.search`).
 
     Example:
         >>> search_vectors(np.array([[1, 0], [1, 0], [0, 1]], dtype=np.float32)).tolist()
@@ -307,7 +307,7 @@ def stored_passages(entries: Sequence[Entry], encoder: Encoder, cache: PatternCa
 
 
 def checked_document(document: Document) -> Document:
-    """The document. Raises InputError if no engine can store it."""
+    """Return the document, or raise InputError if no engine can store it."""
     if len(document.page_content) > _LONGEST:
         raise InputError(
             f"The document {document.id!r:.80} has {len(document.page_content):,} characters, and an engine takes at most "

@@ -1,4 +1,4 @@
-"""The engine that an address names."""
+"""Opens the engine that an address names."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def is_engine(address: object) -> bool:
 
 
 def is_unclear(address: str) -> bool:
-    """True if an engine's address may be split within its password, which would then be shown as the host."""
+    """True if an engine's address may be split inside its password, a part of which would be shown as the host."""
     return "#" in address or (is_ambiguous(address) and not address.lower().startswith("milvus+file:"))
 
 
 def open_engine(address: str, *, collection: str | None = None, tenant: str | None = None, timeout: float = 10.0) -> Engine:
-    """The engine of an address; its server is not asked yet.
+    """Make the engine of an address, without contacting its server.
 
     Args:
         address: postgresql://user@host:5432/database, milvus://user@host:19530/database, milvuss:// for TLS, or
@@ -39,7 +39,7 @@ def open_engine(address: str, *, collection: str | None = None, tenant: str | No
             `build_memory` (`PostgresEngine`).
         collection: Replaces the collection in the address.
         tenant: Replaces the tenant in the address; "default" if neither names a tenant.
-        timeout: Seconds until an answer, or an error.
+        timeout: Seconds to wait for an answer; then an error is raised.
 
     Raises:
         InputError: The address is malformed, or names no engine or no collection.
@@ -64,7 +64,7 @@ def open_engine(address: str, *, collection: str | None = None, tenant: str | No
         raise InputError(f"The address of the engine names no collection; write it {_FORM}.")
     if is_unclear(address):
         raise InputError("An @, / or # within the name or the password of an address is written %40, %2F or %23.")
-    # The rest stays as written: drivers read neither + for a space nor an address without its two slashes.
+    # The other options stay as written: drivers do not read + as a space, and need the address's two slashes.
     rest = "&".join(piece for piece in parts.query.split("&") if piece.partition("=")[0] not in ours)
     plain = address.partition("?")[0] + (f"?{rest}" if rest else "")
     whose = ours.get("tenant", "default") if tenant is None else tenant

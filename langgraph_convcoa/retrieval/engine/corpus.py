@@ -1,4 +1,4 @@
-"""The corpus in an engine, which names candidates for a question; they are ranked here by the exact score."""
+"""The corpus in an engine: the engine names candidates for a question, and the exact score ranks them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from langgraph_convcoa.text.words import content_words
 
 # Passages that an engine names for a question by vector, and the same number by words.
 CANDIDATES = 50
-# Scores are computed for this many first passages by words: the best passage is among them.
+# The best BM25 of all passages is looked for among this many first passages by words.
 _BEST = 5
 
 
@@ -35,11 +35,11 @@ class Candidates(Memory):
     """The passages that an engine named for one question, with everything needed to rank them."""
 
     engine: Engine | None = None
-    # BM25 divided by the best of all passages, (c, n): for the question's words, then with the turns' words added.
+    # BM25 over the best score of all passages, (c, n): row 0 for the question's words, row 1 with the turns' words too.
     lexical: Vectors = field(default_factory=lambda: np.zeros((0, 0), dtype=np.float32))
 
     def allowed(self, condition: Filter | None) -> npt.NDArray[np.bool_] | None:
-        # The engine applied the filter of the question.
+        # The engine has already applied the filter.
         return None
 
     def check_encoder(self, encoder: Encoder) -> None:
@@ -51,7 +51,7 @@ class EngineCorpus(Corpus):
     """Passages of one tenant in one collection of an engine; the arguments are those of `HopfieldRetriever.from_engine`.
 
     The engine names the passages that fit best by vector, and by words of the question and of earlier turns. Only these
-    can be found, so nothing is certified. BM25 weighs words by all passages of the tenant.
+    can be found, so nothing is certified. The idf of a word counts all passages of the tenant.
     """
 
     complete: ClassVar[bool] = False
@@ -92,7 +92,7 @@ class EngineCorpus(Corpus):
         return _candidates([there[i] for i in chosen], self.engine, lexical=lexical[:, chosen])
 
     def _channels(self, query: Query) -> tuple[list[dict[str, float]], float]:
-        """The weights times idf of the question's words, for a follow-up also with its turns' words; and the mean length."""
+        """Word weights times idf: of the question and, if it has turns, of both together. Also the mean length."""
         own, earlier = Counter(content_words(query.questions[0])), query.turns[0]
         said = turn_words(earlier, own) if earlier else {}
         statistics = self.engine.statistics({**own, **said})
@@ -149,7 +149,7 @@ class EngineCorpus(Corpus):
 
 
 class _Words:
-    """BM25 of candidates divided by the best of all passages, (1, n), computed when the engine named them."""
+    """BM25 of candidates over the best score of all passages, (1, n), as `EngineCorpus.view` computed it."""
 
     def scores(self, view: View, _queries: Sequence[str], turns: Sequence[Sequence[tuple[str, str]]] | None = None) -> Vectors:
         if not isinstance(view, Candidates):
@@ -158,7 +158,7 @@ class _Words:
 
 
 def _bm25(passages: Sequence[StoredPassage], weights: Mapping[str, float], mean_length: float) -> Vectors:
-    """BM25 of each passage divided by the best, (n,)."""
+    """BM25 of each passage divided by the best score, (n,)."""
     scores = np.array([bm25(passage, weights, mean_length) for passage in passages])
     best = scores.max(initial=0.0)
     return np.asarray(scores / best if best > 0 else scores, dtype=np.float32)

@@ -48,15 +48,15 @@ def load_into(
 ) -> Committed:
     """Load any number of documents into an engine by its fastest path.
 
-    A document with the same id and content as a stored one is skipped without being encoded; with other content, it replaces
-    the stored one. So a killed run can be run again: nothing is lost or doubled. Several processes may load together.
+    A document with the same id and content as a stored one is skipped without being encoded. With other content it replaces
+    the stored one. So a killed run can be repeated, and nothing is lost or doubled. Several processes may load together.
 
     Args:
         engine: From `open_engine`; the collection is made if it is missing.
         documents: Read as they are needed. A document without an id gets an id made of its title and text.
         encoder: The encoder of the collection.
         cache: Keeps encoded patterns between runs.
-        progress: True for a bar, or a callback; they count documents.
+        progress: True for a bar, or a callback; both count documents.
         settle: Build the indexes for searches at the end. False if several processes load inside `loading_elsewhere`.
 
     Returns:
@@ -161,7 +161,7 @@ def ray_load(
         address: "local" for a Ray of this machine, or a cluster that this machine belongs to: "auto", "head:6379".
         workers: Number of workers; None for one on each GPU, or on each processor if there is no GPU.
         cache: The file of a `PatternCache`, if all workers are on this machine.
-        progress: True for a bar, or a callback; they count documents.
+        progress: True for a bar, or a callback; both count documents.
 
     Raises:
         InputError: Ray is missing or cannot be reached, has too few processors, or a document cannot be stored.
@@ -182,13 +182,13 @@ def ray_load(
 
 
 def check_ray() -> None:
-    """Raise InputError if Ray is not installed; it is not imported."""
+    """Raise InputError if Ray is not installed. Ray is not imported."""
     if find_spec("ray") is None:
         raise InputError('loading with Ray needs the extra ray: pip install "langgraph-convcoa[ray]"')
 
 
 class Opener:
-    """Opens the engine in another process, with the variables of this process; Ray shows and logs only the repr."""
+    """Opens the engine in another process, with this process's variables. Ray logs the repr, which has no address."""
 
     def __init__(self, open_engine: Callable[[], Engine], variables: Iterable[str]) -> None:
         self._open = open_engine
@@ -209,7 +209,7 @@ class _Worker:
     def __init__(self, open_engine: Opener, encoder: Encoder, cache: Path | None) -> None:
         self._open, self._encoder, self._cache = open_engine, encoder, cache
 
-    # Not in the constructor, whose errors Ray reports without their type.
+    # Opened after construction, since Ray reports a constructor's errors without their type.
     @cached_property
     def _opened(self) -> tuple[Engine, PatternCache | None]:
         return self._open(), None if self._cache is None else PatternCache(self._cache)
@@ -222,7 +222,7 @@ class _Worker:
 def _by_workers(
     documents: Iterable[Document], loader: tuple[Any, ...], address: str, workers: int | None
 ) -> Iterator[Committed]:
-    """The result of each batch. Errors of this library are raised unchanged, others as RetrievalError."""
+    """Yield the result of each batch. Errors of this library are raised unchanged, others as RetrievalError."""
     import ray
     from ray.util import ActorPool
 
@@ -239,10 +239,10 @@ def _by_workers(
         gpus, cpus = int(there.get("GPU", 0)), int(there.get("CPU", 0))
         number = workers or min(gpus or cpus, cpus)
         if not 0 < number <= cpus:
-            # Ray would wait for processors forever.
+            # Otherwise Ray would wait for processors forever.
             needed = f"{workers or 1} workers need one each"
             raise InputError(f"Ray has {cpus} free processors, and {needed}: free some, or give fewer --workers")
-        # A batch that kills each worker is not tried forever.
+        # Limit the tries of a batch that kills every worker.
         options = {"num_cpus": 1, "num_gpus": int(number <= gpus), "max_restarts": -1, "max_task_retries": 2}
         pool = ActorPool([ray.remote(_Worker).options(**options).remote(*loader) for _ in range(number)])
         for batch in batches_of(map(checked_document, documents)):

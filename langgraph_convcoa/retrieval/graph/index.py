@@ -1,4 +1,4 @@
-"""The evidence graph of a changing set of passages: its links, and the file with the names that make them."""
+"""The evidence graph over passages that change: its links, and the names in the passages, from which it is made."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class Links:
     entities: Hashes  # (m,), in rising order: hashes of the entities' names.
     names: Hashes  # In rising order: titles and names from the metadata, which are looked for in questions.
     common: Numbers  # (m,), the number of passages of each entity.
-    shares: csr_array  # (n, m), the shares of a passage's mass for its entities; each row sums to one.
-    parts: csr_array  # (m, n), the shares of an entity's mass for its passages; each row sums to one.
-    back: npt.NDArray[np.float32]  # (n,), the share of a passage's mass that returns to it.
+    shares: csr_array  # (n, m), the parts of a passage's mass that go to its entities; each row sums to one.
+    parts: csr_array  # (m, n), the parts of an entity's mass that go to its passages; each row sums to one.
+    back: npt.NDArray[np.float32]  # (n,), the part of a passage's mass that comes back to it through its entities.
 
     @property
     def passages(self) -> int:
@@ -45,9 +45,9 @@ class Links:
 def linked(contents: Contents) -> Links:
     """Make the graph of the names in passages.
 
-    An entity is a title, linked to its passages and, weighted by rarity, to the passages that name it. A name from the
-    metadata is also an entity. So is a name in 2 to 10 passages. It is linked, with less weight, to those of the passages
-    that have a title of their own.
+    An entity is a title. It is linked to its passages, and to the passages that name it, with more weight if few do. A name
+    from the metadata is also an entity. So is a name in 2 to 10 passages; its links have less weight, and lead only to
+    passages with a unique title.
     """
     n = len(contents.titles)
     titled = np.flatnonzero(contents.titles)
@@ -86,7 +86,7 @@ def linked(contents: Contents) -> Links:
 
 
 def _mentions(contents: Contents, titles: Hashes) -> tuple[Numbers, Hashes]:
-    """The passages whose text names a title, and the titles. A word in lower case never names a title of one word."""
+    """The passage and the title of each mention of a title. A word in lower case never names a title of one word."""
     offsets = contents.token_offsets
     owners = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
     plain = contents.tokens & ~1
@@ -107,7 +107,7 @@ def _mentions(contents: Contents, titles: Hashes) -> tuple[Numbers, Hashes]:
 def _names(contents: Contents, titles: Hashes, articles: npt.NDArray[np.bool_]) -> tuple[Numbers, Hashes, Hashes]:
     """The passage and the name of each link, then all names from the metadata.
 
-    A link is made by a name from the metadata, or by a rare name of an article (a passage with a title of its own).
+    A link is made by a name from the metadata, or by a rare name of an article (a passage with a unique title).
     """
     owners = np.repeat(np.arange(len(contents.name_offsets) - 1), np.diff(contents.name_offsets))
     plain, marked = contents.names & ~1, (contents.names & 1) == 1
@@ -169,7 +169,7 @@ class GraphIndex:
         self._links = None
 
     def select(self, numbers: npt.NDArray[np.int64]) -> GraphIndex:
-        """A new index of the passages of these numbers, in this order."""
+        """A new index of the passages with these numbers, in this order."""
         index, old = GraphIndex(source=self.source), self._contents
         tokens, token_offsets = rows_of(old.token_offsets, numbers)
         names, name_offsets = rows_of(old.name_offsets, numbers)

@@ -16,10 +16,10 @@ from langchain_core.documents import Document
 from langgraph_convcoa.retrieval.documents.split import passage_title
 from langgraph_convcoa.text.words import STOP_WORDS, word_matches
 
-Hashes = npt.NDArray[np.int64]  # Hashes of words, names and titles. They are even: the lowest bit is a mark.
+Hashes = npt.NDArray[np.int64]  # Hashes of words, names and titles. They are even; a marked hash has the lowest bit set.
 Numbers = npt.NDArray[np.int64]
 
-LONGEST = 8  # Words of the longest name.
+LONGEST = 8  # Most words of a name.
 _FACTOR = 6364136223846793005
 _MASK = 2**64 - 1
 # The "(film)" of "Ed Wood (film)" is not part of the name in texts.
@@ -31,11 +31,11 @@ _JOINTS = frozenset([" ", "-", "'", "–", "&", " & "])
 class Names(NamedTuple):
     """The names in a passage."""
 
-    tokens: Hashes  # Each word of the text; marked if it is not in lower case.
-    names: Hashes  # Runs of words with capitals, once each; names from the metadata are marked.
-    title: int  # Hash of its title without brackets at the end; 0 if a text cannot name it.
+    tokens: Hashes  # Hash of each word of the text; marked if the word does not begin in lower case.
+    names: Hashes  # Hashes of runs of capitalised words and of names from the metadata, once each; the latter are marked.
+    title: int  # Hash of the title without brackets at its end; 0 if it cannot be found in texts.
     words: int  # Number of words of the title.
-    first: int  # Hash of the title's first word.
+    first: int  # Hash of the title's first word, unmarked.
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,7 +143,7 @@ def _words(text: str) -> list[_Word]:
 
 
 def _runs(words: Sequence[_Word]) -> Iterator[int]:
-    """Hashes of runs of words with capitals. "of", "de" and the like may be inside a run, function words not at its ends."""
+    """Hashes of runs of words with capitals. A run may contain "of", "de" and the like; stop words at its ends are dropped."""
     start = 0
     for number, word in enumerate(words):
         if number > start and not _goes_on(words[number - 1], word):
@@ -161,7 +161,7 @@ def _goes_on(last: _Word, word: _Word) -> bool:
 
 
 def _name(words: Sequence[_Word], start: int, stop: int) -> Iterator[int]:
-    """The hash of the name in a run of words, if it is one."""
+    """The hash of the name in a run of words; nothing if the run is not a name."""
     while start < stop and words[start].lower in STOP_WORDS:
         start += 1
     while start < stop and (words[stop - 1].lower in STOP_WORDS or not words[stop - 1].capital):

@@ -13,13 +13,13 @@ from langgraph_convcoa.errors import InputError
 class GraphSettings(BaseModel):
     """Settings of the evidence graph: `HopfieldRetriever.from_documents(..., graph=GraphSettings(...))`.
 
-    The defaults were fitted on HotpotQA, and on MTRAG so that conversations lose nothing.
+    The defaults were fitted on HotpotQA. They were also tried on MTRAG, where conversations lose almost nothing.
 
     Attributes:
-        steps: Number of links in a row that are followed; 0 keeps the ranking of the search.
-        damping: The share of mass that moves on along a link.
-        temperature: Temperature of the softmax over the scores of the first 100 passages, which is their mass at the start.
-        names: The mass of all names in the question at the start; all passages together have a mass of 1.
+        steps: Number of steps along the links; 0 keeps the ranking of the search.
+        damping: The part of the mass that moves in a step.
+        temperature: Temperature of the softmax that turns the scores of the first 100 passages into their mass at the start.
+        names: Total mass of the names in the question at the start; the total mass of the passages is 1.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -31,7 +31,7 @@ class GraphSettings(BaseModel):
 
 
 def graph_settings(value: Any) -> GraphSettings | None:
-    """The settings for True, a mapping or settings; None for False and None. InputError for other values."""
+    """Return settings for True, a mapping or settings, and None for False or None. InputError for other values."""
     if value is None or isinstance(value, GraphSettings):
         return value
     if isinstance(value, bool):

@@ -1,7 +1,7 @@
 """The walk along an evidence graph, from the first passages and the names in the question to linked passages.
 
 The mass of the found passages (by score) and of the question's names moves along the links for a few steps. Unlike in
-personalised PageRank (Page et al. 1999), no mass returns at once to its passage: a passage without links loses nothing.
+personalised PageRank (Page et al. 1999), mass never flows straight back, and a passage without links keeps its mass.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ class Walk:
     passages: Mass  # (n,), the sum of each passage's mass over the steps.
 
     def path(self, passage: int, document: Callable[[int], Document]) -> list[str]:
-        """The heaviest way to a passage, from "question": titles of passages, and names in quotation marks.
+        """The way that brought a passage the most mass: "question", then titles of passages and, in quotation marks, names.
 
-        Empty if links did not raise the passage. A name is looked up by its hash in the passages next to it on the way.
+        Empty if links did not raise the passage. A name is stored as a hash; its text comes from the passages beside it.
         """
         n, trail = self.links.passages, self._trail(passage)
         path = ["question"]
@@ -62,7 +62,7 @@ class Walk:
         links, trail = self.links, [passage]
         for before in range(int(np.argmax([step[passage] for step in self.steps[1:]])), -1, -1):
             entities = links.shares[[trail[0]]].indices
-            # The mass of each entity from the question, and from each other passage.
+            # The mass that each entity gets from the question, and from each other passage.
             named = self.named[entities] * (before == 0)
             sources = [links.parts[[entity]].indices for entity in entities.tolist()]
             flows = [
@@ -101,7 +101,7 @@ def walk(
     for step in range(settings.steps):
         here = _greatest(steps[-1])
         there = _moved(here, links.shares) + (named if step == 0 else 0)
-        # Without the mass that returns to its passage.
+        # Mass that would flow back to the passage that it came from is subtracted.
         steps.append(settings.damping * np.maximum(_moved(there, links.parts) - links.back * here, 0))
     return Walk(links, question, named, steps, np.sum(steps, axis=0))
 

@@ -22,7 +22,7 @@ from langgraph_convcoa.text.words import content_words
 _KIND = "lexical index"
 _VERSION = 1
 _K1, _B = 1.5, 0.75
-# Most words of earlier turns that count.
+# Largest number of words from earlier turns that count.
 _TURN_WORDS = 32
 _DECAY = 0.7
 # The lowest weight of a turn, relative to the last turn. With this decay, the last nine turns count.
@@ -85,8 +85,8 @@ class BM25Index:
     def scores(self, queries: Sequence[str], turns: Sequence[Sequence[tuple[str, str]]] | None = None) -> Vectors:
         """BM25 of each passage, divided by the query's best score, (q, n).
 
-        With the earlier `turns` of each query, oldest first, their words count too, weighted by `turn_words`; a query without
-        earlier turns then scores 0 everywhere.
+        With `turns`, the words of each query's earlier turns (oldest first) count too, with the weights of `turn_words`. A
+        query without earlier turns then scores 0 everywhere.
 
         Example:
             >>> index = BM25Index([Document("The capital of France."), Document("The rivers of France."), Document("Rivers.")])
@@ -176,14 +176,14 @@ def saturation(counts: Any, lengths: Any, mean_length: float) -> Any:
 
 
 def heaviest(words: Mapping[str, float], passages: int, found: Mapping[str, int]) -> dict[str, float]:
-    """The 32 words of turns that count most, with their weights; words in no passage are left out."""
+    """The 32 words of earlier turns that count most, with their weights; words in no passage are left out."""
     known = [word for word in words if found.get(word)]
     best = sorted(known, key=lambda word: -words[word] * idf(passages, found[word]))
     return {word: words[word] for word in best[:_TURN_WORDS]}
 
 
 def turn_words(turns: Sequence[tuple[str, str]], asked: Collection[str]) -> dict[str, float]:
-    """The content words of earlier turns, oldest turn first, with their weights; without the words of the question (`asked`).
+    """Weights of the content words of earlier turns (given oldest first); words of the question (`asked`) are left out.
 
     A word of the last turn's question counts 1/n if `asked` has n different words, and at most a half. Each turn
     further back counts 0.7 times as much. An answer's words count the same, but together at most as much as five words.

@@ -58,7 +58,7 @@ class Follower(Generic[_Index]):
 
     def __init__(self, path: Path | None = None, lock: Callable[[], AbstractContextManager[object]] = nullcontext) -> None:
         self.path = path
-        # The lock is taken before the guard.
+        # The lock must be taken before the guard.
         self._lock, self._guard = lock, threading.RLock()
         self._opened: tuple[int, ...] | None = None
         self._clear()
@@ -104,7 +104,7 @@ class Follower(Generic[_Index]):
         self._index: _Index | None = None
         self._saved = 0
         self._view: View | None = None
-        # The passage number of each entry in the view, or _GONE; new passages; entries whose passage is gone.
+        # For the view: the passage of each entry, or _GONE; the new passages; the entries whose passage is gone.
         self._numbers, self._new, self._gone = _NONE, _NONE, _NONE
 
     def _fits(self, index: _Index, view: View) -> bool:
@@ -159,7 +159,7 @@ class Follower(Generic[_Index]):
         if self._index is not None and not len(self._new) and not len(self._gone):
             return self._index
         index = self.kind(source=view.source) if self._index is None else self._index
-        # Read before the index changes: a failure then leaves it as it was.
+        # Read the passages first, so that a failure leaves the index unchanged.
         added = [passage.document for passage in read(view, self._new)]
         if len(self._gone):
             index = index.select(np.flatnonzero(self._numbers != _GONE))

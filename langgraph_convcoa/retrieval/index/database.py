@@ -52,7 +52,7 @@ _SCHEMA = (
 class Head:
     """The settings and counts of an index; they change with every commit."""
 
-    index: str  # an id
+    index: str  # id of the index
     dtype: PatternType  # type of the stored patterns
     dimension: int  # length d of a pattern
     encoder: str  # the encoder's name
@@ -76,11 +76,11 @@ _HEADS = TypeAdapter(Head)
 class Block:
     """Consecutive rows of the pattern file with one checksum: the rows of whole passages."""
 
-    first: int  # row
+    first: int  # first row
     sizes: npt.NDArray[np.int32] = field(default_factory=lambda: np.zeros(0, dtype=np.int32))  # rows of each passage
     # From 1, never reused, in rising order; negative for deleted passages.
     keys: Numbers = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-    scales: npt.NDArray[np.float32] = field(default_factory=lambda: np.zeros(0, dtype=np.float32))  # of int8 rows
+    scales: npt.NDArray[np.float32] = field(default_factory=lambda: np.zeros(0, dtype=np.float32))  # scales of int8 rows
     patterns: int = 0  # CRC-32 of the rows
 
     @property
@@ -167,7 +167,7 @@ class Transaction:
             raise damaged(self._folder, finding)
 
     def head(self) -> Head:
-        """The checked head."""
+        """The head, compared with its checksum."""
         row = self._connection.execute("SELECT body, checksum FROM head").fetchone()
         with self._decoding("its head"):
             if row is None or _checksum(row[0]) != row[1]:
@@ -175,7 +175,7 @@ class Transaction:
             return _head(row[0])
 
     def put_head(self, head: Head) -> None:
-        """Store the head of one more commit."""
+        """Store the head, with its number of commits raised by one."""
         body = json.dumps(asdict(replace(head, commits=head.commits + 1)))
         self._connection.execute("INSERT OR REPLACE INTO head VALUES (1, ?, ?)", (body, _checksum(body)))
 
@@ -273,7 +273,7 @@ class Transaction:
         return {row[0]: self._passage(row) for row in self._select("SELECT * FROM passages WHERE key IN", keys)}
 
     def named(self, ids: Sequence[str]) -> list[Document]:
-        """The passages of the documents with these ids, and the passages with these ids, in order."""
+        """The passages whose own id, or whose document's id, is one of these ids, in order."""
         rows = {
             row[0]: row
             for column in ("document", "id")
@@ -298,7 +298,7 @@ class Transaction:
 
     @contextmanager
     def _decoding(self, what: str) -> Iterator[None]:
-        """Raise errors of decoding as damage."""
+        """Raise errors of decoding as errors of a damaged index."""
         try:
             yield
         except (TypeError, ValueError, AttributeError, KeyError, OverflowError, RecursionError) as error:

@@ -1,4 +1,4 @@
-"""An index: passages and their patterns in a folder, searched there without being read into memory."""
+"""An index: passages and their patterns in a folder, searched without being read into memory."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from langgraph_convcoa.retrieval.progress import Progress, track
 from langgraph_convcoa.retrieval.scoring.patterns import Patterns, PatternType
 
 _LOGGER = logging.getLogger(__name__)
-# Files of the BM25 index and the evidence graph. Missing passages are read at the first query that needs them.
+# Files of the BM25 index and the evidence graph. Passages missing in a file are read at the first query that needs it.
 LEXICAL_FILE, GRAPH_FILE = "lexical.safetensors", "graph.safetensors"
 _KEPT_MASKS = 16
 _OPENINGS = 5
@@ -57,7 +57,7 @@ class Snapshot:
 
     @classmethod
     def load(cls, folder: Path, checked: Checked, before: Snapshot | None = None) -> Snapshot:
-        """Load the present state; `before` if nothing changed. FileNotFoundError if the pattern file was just replaced."""
+        """Load the current state, or return `before` if unchanged. FileNotFoundError if the pattern file was just replaced."""
         with reading(folder) as database:
             head = database.head()
             blocks = before.blocks if before is not None and before.head == head else database.blocks()
@@ -77,7 +77,7 @@ class Snapshot:
             offsets = np.concatenate([[0], np.cumsum(_joined([block.sizes for block in blocks], np.int64))])
             scales = _joined([block.scales for block in blocks], np.float32) if head.dtype == "int8" else None
             shape, dtype = (head.rows, head.dimension), STORED_TYPES[head.dtype]
-            # Mapped now: a removed file stays readable through its map. As a plain array: slices of a memmap are slow.
+            # Mapped now: a removed file stays readable. As a plain array, since slices of a memmap are slow.
             rows = np.memmap(file, dtype, "r", shape=shape).view(np.ndarray) if head.rows else np.zeros(shape, dtype)
             patterns = Patterns(rows, offsets, scales, head.dtype)
         alive = keys > 0
@@ -158,7 +158,7 @@ class Snapshot:
     def allowed(self, condition: Filter | None) -> npt.NDArray[np.bool_] | None:
         """(n,), True for the passages that are not deleted and meet the condition; None if all do.
 
-        For a mapping all metadata are read, for a function all passages; the results of the last mappings are kept.
+        A mapping needs all metadata, and a function needs all passages. The results of the last mappings are kept.
         """
         if condition is None:
             return self.alive
@@ -195,7 +195,7 @@ class Index(Corpus):
 
     Opening reads no pattern; each block of patterns is compared with its checksum before its first use. Any number of
     processes may read while one writes; they see a commit at their next search. A killed process leaves the index as it was
-    after its last commit. RetrievalError if there is no index, it has another version, is damaged or cut short.
+    after its last commit. RetrievalError if there is no index, or if it has another version or is damaged.
     """
 
     path: Path
@@ -251,7 +251,7 @@ class Index(Corpus):
         cache: PatternCache | None = None,
         progress: Progress = False,
     ) -> Iterator[Committed]:
-        """Add documents in batches of up to 256; each yielded result is on the disk. Memory is bounded by the batch.
+        """Add documents in batches of up to 256; each yielded result is on the disk. Memory use is that of a batch.
 
         A document with the same id and content as a stored one is skipped without being encoded, so a killed run can be run
         again. After an error earlier batches stay. Otherwise as `Corpus.ingest`.
@@ -276,7 +276,7 @@ class Index(Corpus):
     def delete(self, ids: Iterable[str]) -> list[str]:
         """Delete the documents with these ids, and return the ids that existed; `compact` removes their patterns.
 
-        InputError for the id of a passage of a longer document; nothing is deleted then.
+        InputError for the id of a part of a longer document; nothing is deleted then.
         """
         names = distinct(ids)
         if not names:
@@ -297,7 +297,7 @@ class Index(Corpus):
             return documents_of(names, database.named(names))
 
     def compact(self) -> None:
-        """Write the patterns again without the deleted ones; readers keep their state."""
+        """Write the patterns again without those of deleted passages; readers keep their state."""
         with self._lock.held():
             state = self.snapshot()
             compact(self.path, state.head, state)
@@ -324,7 +324,7 @@ class Index(Corpus):
             self.remove_unused()
 
     def default_settings(self) -> dict[str, Any]:
-        """The saved setting `graph`: an index made without an evidence graph gets none, which would take time and memory."""
+        """The saved setting `graph`. An index made without an evidence graph gets none: a graph takes time and memory."""
         return {"graph": self.head.settings.get("graph")}
 
     def keep_settings(self, path: str | Path, settings: Mapping[str, Any], dtype: PatternType | None) -> bool:

@@ -1,4 +1,4 @@
-"""Keeps an index in step with files and folders, which are read again when watchfiles reports a change."""
+"""Keeps an index in step with files and folders: they are read again when watchfiles reports a change."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from langgraph_convcoa.retrieval.encoders.base import Encoder
 from langgraph_convcoa.retrieval.index.index import Index
 from langgraph_convcoa.retrieval.progress import Progress
 
-# Milliseconds: changes are collected until no change comes for 0.2 s, or for at most 1 s.
+# In milliseconds: changes are collected for at most 1 s, or until none comes for 0.2 s.
 _DEBOUNCE, _STEP = 1_000, 200
-# Milliseconds until files are compared without a report, since network folders may send no reports.
+# In milliseconds: files are compared this often without a report, since network folders may send none.
 _LOOK_EVERY = 15_000
 # The state of each file of a path.
 _Stamps = dict[str, tuple[int, ...] | None]
@@ -38,7 +38,7 @@ class Changed(NamedTuple):
 class WatchedFiles:
     """Files and folders, and their documents in an index. After a change all files are read, but only new text is encoded.
 
-    Each of `paths` has a prefix for the ids and sources of its documents. `told` is called once for each reason.
+    Each of `paths` has a prefix for the ids and sources of its documents. `told` gets each file and reason once.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class WatchedFiles:
     def sync(self, index: Index, encoder: Encoder, progress: Progress = False) -> Changed:
         """Add and update the files' documents in the index, and delete documents that are gone.
 
-        A file that cannot be read counts as empty. After an error the next round tries again.
+        A file that cannot be read counts as empty. After an error the next call tries again.
         """
         stamps = [self._read_stamps(*place) for place in self._places]
         if stamps == self._stamps:
@@ -77,7 +77,7 @@ class WatchedFiles:
         return Changed(done.added, done.updated, len(gone))
 
     def watch(self, index: Index, encoder: Encoder, stop: threading.Event | None = None) -> Iterator[Changed]:
-        """Yield the rounds that changed something, until `stop` is set or KeyboardInterrupt.
+        """Yield the counts of each round that changed something, until `stop` is set or KeyboardInterrupt.
 
         An error in a round (for example, another program writes to the index) is reported, and the round is repeated.
         Raises InputError if the system cannot watch the folders.

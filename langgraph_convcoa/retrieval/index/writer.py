@@ -40,13 +40,13 @@ from langgraph_convcoa.retrieval.index.database import (
 from langgraph_convcoa.retrieval.memory_corpus import Memory
 from langgraph_convcoa.retrieval.scoring.patterns import Patterns, PatternType, encode_patterns
 
-# Rows of a block, which has one checksum; a block has more rows only if a single passage has more.
+# Most rows of a block, unless a single passage has more. Each block has one checksum.
 BLOCK_ROWS = 4096
 _PASSAGES_AT_ONCE = 2048
 _LOCK = "writer.lock"
 # Files that an unfinished first save leaves.
 _REMAINS = re.compile(rf"patterns\.\d+\.bin|{re.escape(_LOCK)}|{re.escape(DATABASE)}(-journal)?")
-# The end of the name of embeddings without a model name; this name differs in each process.
+# Embeddings without a model name get a name with this ending, which differs in each process.
 _UNNAMED = re.compile(r":[0-9a-f]{32}$")
 
 
@@ -98,7 +98,7 @@ def compact(folder: Path, head: Head, view: View) -> None:
         head = _put_file(database, folder, head, view, view.keys[view.numbers])
         database.put_head(head)
     _remove_others(folder, head.file)
-    # If readers keep the database busy, its file only stays larger.
+    # If readers keep the database busy, shrinking fails, and its file only stays larger.
     with suppress(RetrievalError):
         shrink(folder)
 
@@ -157,7 +157,7 @@ def _named(view: View) -> Iterator[tuple[str, Passage]]:
 
 def _put_file(database: Transaction, folder: Path, head: Head, view: View, keys: Numbers) -> Head:
     """Write the patterns of a view's passages under these keys into a new file."""
-    # Named by its commit, so no file that readers have open is overwritten.
+    # The file is named by its commit, so no file that readers have open is overwritten.
     head = replace(head, file=f"patterns.{head.commits + 1}.bin", rows=0)
     database.clear("blocks")
     patterns, numbers = view.patterns, view.numbers
@@ -231,6 +231,6 @@ def _remove_others(folder: Path, file: str) -> None:
     flush_folder(folder)
     for path in folder.glob("patterns.*.bin"):
         if path.name != file:
-            # If a reader has it open, a later writer removes it.
+            # A file that a reader has open is removed by a later writer.
             with suppress(OSError):
                 path.unlink()

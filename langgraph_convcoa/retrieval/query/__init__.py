@@ -1,1 +1,1 @@
-"""The query side: state of the conversation, query encoder, trained models."""
+"""The query side: the state of the conversation, the query encoder and trained models."""

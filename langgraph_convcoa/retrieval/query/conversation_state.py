@@ -41,7 +41,7 @@ def messages_of(history: Iterable[Turn | Sequence[str] | BaseMessage | Mapping[s
 
 
 def _message(role: Any, content: Any) -> BaseMessage:
-    # These messages are ignored later; a ToolMessage would need the id of its call.
+    # Messages of these roles are ignored later. A ToolMessage would need the id of its call.
     kept = "system" if role in ("tool", "function", "developer") else role
     try:
         return convert_to_messages([{"role": kept, "content": content or ""}])[0]
@@ -130,9 +130,9 @@ def mixed_states(encoded: Vectors, questions: Vectors, states: Vectors, state_we
 class StateWeights:
     """The trained weights of a conversation state.
 
-    normalise(x W_x + lambda g r W_h), where r = sparsemax(beta_h x W_a H^T) H is what the earlier turns H return, and the gate
-    g = 2 sigmoid(u [x, r, x * r, <x, r>, 1]). Identity matrices and u = 0 are the untrained state. A question without a
-    history stays x. `direct` (W_x), `association` (W_a) and `history` (W_h) are (d, d), `gate` (u) is (3 d + 2,).
+    normalise(x W_x + lambda g r W_h), where r = sparsemax(beta_h x W_a H^T) H is the pattern that the earlier turns H return,
+    and the gate g = 2 sigmoid(u [x, r, x * r, <x, r>, 1]). Identity matrices and u = 0 give the untrained state. A question
+    without a history stays x. `direct` (W_x), `association` (W_a) and `history` (W_h) are (d, d), `gate` (u) is (3 d + 2,).
     RetrievalError for other shapes and weights that are not finite.
     """
 
@@ -171,8 +171,8 @@ class StateWeights:
 class StateEncoder:
     """Query states of questions with their histories; vectors of recent texts are kept, since histories recur.
 
-    Without a model the state is `conversational_state`. A model may have `StateWeights` instead, and a query encoder, whose
-    vector of the question with its turns is mixed in (`mixed_states`).
+    Without a model the state is `conversational_state`. A model may have `StateWeights` that replace it. It may also have a
+    query encoder, whose vectors of questions with their turns are mixed in (`mixed_states`).
     """
 
     def __init__(self, encoder: Encoder, model: RetrieverModel | None = None) -> None:
@@ -182,7 +182,7 @@ class StateEncoder:
     def states(
         self, queries: Sequence[str], histories: Sequence[Sequence[Turn]], *, history_weight: float, history_beta: float
     ) -> Vectors:
-        """The query state of each question, (n, d), with its earlier turns, oldest first; new texts are encoded in one batch.
+        """The query state of each question with its earlier turns (oldest first), (n, d). New texts are encoded in one batch.
 
         The last 100 turns count; with a history weight of 0 no turn counts. RetrievalError if the encoder gives unusable
         vectors, or the model is for another encoder.

@@ -1,4 +1,4 @@
-"""Trained retriever models: the weights and settings on the query's side, their folder on disk, the default model."""
+"""Trained retriever models: weights and settings of the query side, their folder on disk, and the default model."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class RetrieverModel:
     """
 
     encoder: str  # Identity of the encoder whose patterns are searched (`encoder_identity`).
-    settings: Mapping[str, float] = field(default_factory=dict)  # Settings of the retriever; the user's own take precedence.
+    settings: Mapping[str, float] = field(default_factory=dict)  # Retriever settings; the user's settings take precedence.
     state: StateWeights | None = None  # Projections and gate of the conversation state; untrained when None.
     query_encoder: QueryEncoder | None = None  # When None the state uses the encoder's vectors alone.
     state_weight: float = 0.0  # g of `mixed_states`.
@@ -122,7 +122,7 @@ class RetrieverModel:
                     self.query_encoder.save(partial / _QUERY_ENCODER)
                 if self.card:
                     (partial / _CARD).write_text(self.card, encoding="utf-8")
-                # People may edit the card.
+                # People may edit the card, so it has no checksum.
                 config["files"] = {name: digest for name, digest in checksums(partial).items() if name != _CARD}
                 (partial / _CONFIG).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
         except (OSError, SafetensorError) as error:
@@ -163,7 +163,7 @@ def model_for(model: RetrieverModel | str | None, encoder: Encoder) -> Retriever
 
 
 def encoder_identity(name: str) -> str:
-    """An encoder's name without its dtype and length: a model fits all of these."""
+    """An encoder's name without its dtype and length, which a model does not depend on."""
     return "|".join(part for part in name.split("|") if part not in _DTYPES and not part.isdigit())
 
 
@@ -187,7 +187,7 @@ def stated_model(model: RetrieverModel | str | Path | None) -> str | None:
     """The entry for a model in an index's settings: its name, "index:model" if it is saved with the index, or None."""
     if not isinstance(model, RetrieverModel):
         return None if model is None else str(model)
-    # The default model is not named: the user who opens the index chooses.
+    # The default model is not saved: the user who opens the index chooses.
     return None if model.source == DEFAULT_MODEL else _BESIDE
 
 

@@ -45,7 +45,7 @@ class Differences:
 
     @classmethod
     def between(cls, base: Mapping[str, Array], trained: Mapping[str, Array]) -> Differences:
-        """The differences of trained weights from those of an encoder; RetrievalError for another architecture."""
+        """Compute the differences of trained weights from an encoder's weights; RetrievalError for another architecture."""
         if {name: tensor.shape for name, tensor in base.items()} != {name: tensor.shape for name, tensor in trained.items()}:
             raise RetrievalError("The trained query encoder and its encoder are not of one architecture.")
         tensors: dict[str, npt.NDArray[Any]] = {}
@@ -89,7 +89,7 @@ def arrays(weights: Mapping[str, Tensor]) -> dict[str, Array]:
 
 
 def fingerprint(weights: Mapping[str, npt.NDArray[Any]]) -> str:
-    """A hash of weights: differences fit only the weights that they were taken from."""
+    """A hash of weights. Differences fit only the weights from which they were computed."""
     digest = hashlib.sha256()
     for name, weight in sorted(weights.items()):
         digest.update(f"{name}{weight.shape}".encode())
@@ -100,7 +100,7 @@ def fingerprint(weights: Mapping[str, npt.NDArray[Any]]) -> str:
 class QueryEncoder:
     """A trained copy of the encoder that reads `question [SEP] turns, newest first` in 128 tokens.
 
-    It gives the vector that the encoder would give to the self-contained question, so indexes of passages stay as they are.
+    It gives the vector that the encoder would give to the self-contained question, so indexes of passages stay valid.
     The trained weights are kept as 8-bit differences from the encoder (`base`, a name or folder), which is loaded on first
     use. Threads may share a query encoder.
     """
@@ -164,7 +164,7 @@ class QueryEncoder:
         return normalised(rows, len(questions), network.dimension, f"query encoder of {self.base}")
 
     def _in_onnxruntime(self) -> tuple[OnnxBert, QueryText] | None:
-        """The network and its tokenizer; None if torch computes it."""
+        """The network and its tokenizer in ONNX Runtime; None if torch computes the vectors."""
         with self._lock:
             if not self._looked and self._module is None:
                 bert = bert_of(self.base, None)

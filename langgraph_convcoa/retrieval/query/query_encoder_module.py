@@ -22,7 +22,7 @@ _KEPT = ("embeddings.", "pooler.")
 class QueryEncoderModule(nn.Module):
     """A transformer with its pooling, from token ids to vectors of length one.
 
-    The layers are trained, the word embeddings stay. The model given becomes the query encoder: use it for nothing else.
+    Training changes the layers, but not the embeddings. The model given becomes the query encoder: use it for nothing else.
     """
 
     def __init__(self, model: SentenceTransformer, reading: Reading) -> None:
@@ -32,7 +32,7 @@ class QueryEncoderModule(nn.Module):
         for name, parameter in self.transformer.named_parameters():
             parameter.requires_grad_(not name.startswith(_KEPT))
         for module in self.transformer.modules():
-            # Training is short, and the frozen encoder's vectors have no dropout either.
+            # No dropout: training is short, and the frozen encoder's vectors have none.
             if isinstance(module, nn.Dropout):
                 module.p = 0.0
 

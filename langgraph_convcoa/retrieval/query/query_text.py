@@ -49,7 +49,7 @@ class QueryText:
         """The token ids of n questions with their histories, each with the oldest turn first."""
         texts = dict.fromkeys(questions)
         for history in histories:
-            # A turn takes at least two tokens, so older turns than these are never reached.
+            # A turn takes at least two tokens, so there is no room for older turns.
             texts |= dict.fromkeys(text for turn in history[-self.reading.tokens // 2 :] for text in turn if text)
         # The start of a text is enough: few tokens are longer than 16 characters.
         starts = [text[: 16 * self.reading.tokens] for text in texts]

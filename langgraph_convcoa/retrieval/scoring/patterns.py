@@ -27,7 +27,7 @@ _ROWS = 4_096
 _BLOCK_PRODUCTS = {"float32": 131_072, "int8": 262_144}
 _MOST_ROWS = {"float32": 16_384, "int8": 131_072}
 _FEWEST_ROWS = 4_096
-# A second thread for fewer rows takes longer to start than to work.
+# With fewer rows for each thread, a thread takes longer to start than to work.
 _SHARED_ROWS = 8_192
 # Largest error of a float32 product, relative to the product of the lengths.
 _ROUNDING = 1e-6
@@ -185,7 +185,7 @@ def _blocks(patterns: Patterns, queries: int) -> list[tuple[int, int]]:
     rows = min(max(_BLOCK_PRODUCTS[patterns.dtype] // queries, _FEWEST_ROWS), _MOST_ROWS[patterns.dtype])
     number = max(1, -(-total // rows))
     if total >= _SHARED_ROWS * threads:
-        # The same number of blocks for each thread.
+        # Each thread gets the same number of blocks.
         number = -(-number // threads) * threads
     cuts = np.unique(np.searchsorted(offsets[:-1], np.linspace(0, total, number, endpoint=False))).tolist()
     return [(a, b) for a, b in zip(cuts, [*cuts[1:], patterns.n], strict=True) if b > a]

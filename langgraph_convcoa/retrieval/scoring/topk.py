@@ -17,7 +17,7 @@ from langgraph_convcoa.retrieval.encoders.base import Vectors, cores
 from langgraph_convcoa.retrieval.scoring.patterns import Each, Mask, Patterns, Rows, first_pass
 
 _QUERIES = 64
-# Below this many numbers in the patterns, a second thread takes longer to start than to work.
+# Below this many entries in the patterns, a second thread takes longer to start than to work.
 _WORTH_THREADS = 1_000_000
 # The products of a group of queries take at most this many bytes, or a sixteenth of the patterns' bytes if that is more.
 _PRODUCT_BYTES = 64 * 2**20
@@ -26,7 +26,7 @@ _SHARE = 16
 _COPIED_BYTES = 16 * 2**20
 # Largest error of a float32 bound, relative to the product of the lengths.
 _ROUNDING = 1e-6
-# Most numbers of patterns that are copied to float64 at a time: many equal scores may require all patterns.
+# Most entries of patterns that are copied to float64 at a time: many equal scores may require all patterns.
 _COPIED = 2_500_000
 # Replaces -inf, so that sums stay finite. The largest score is 0, and scores below -1 have no weight.
 _NONE = -2.0
@@ -54,10 +54,10 @@ def search(
     allowed: Mask = None,
     extra: Vectors | None = None,
 ) -> list[Ranking]:
-    """The k best passages for each query state (q, d), the same as by scoring every passage in full.
+    """The k best passages for each query state (q, d), as if every passage were scored in full.
 
     score(x, Y) = w <x, y_0> + sim(z, x) + extra, with z = sparsemax(beta x Y^T) Y. The association weights of a set add up to
-    one, so w <x, y_0> + max_j <x, y_j> + extra bounds its score: sets are scored in the order of their bounds until the k-th
+    one, so w <x, y_0> + max_j <x, y_j> + extra bounds its score. Sets are scored in the order of their bounds until the k-th
     score is above every bound left. int8 patterns are first multiplied with the query rounded to int8, with wider bounds.
 
     Only passages of `allowed` (n,) are returned; `extra` (q, n), such as BM25, is added to the scores. A score depends on the
@@ -143,7 +143,7 @@ def _check_arrays(patterns: Patterns, states: Vectors, allowed: Mask, extra: Vec
 
 
 def associate(patterns: Patterns, index: int, state: Vectors, beta: float) -> tuple[Scores, Scores]:
-    """The association weights of a passage's windows for a query state (d), which add up to one, and their products."""
+    """The association weights of a passage's windows for a query state (d), and the windows' products with the state."""
     rows = np.arange(int(patterns.offsets[index]) + 1, int(patterns.offsets[index + 1]))
     products = _row_products(patterns, state, rows)
     return sparsemax(products, beta=beta), products
@@ -181,7 +181,7 @@ def _rank(exact: Callable[[Rows], Scores], bounds: Vectors, k: int, pool: int, w
     """Score sets in the order of their bounds (n,), `wanted` at first, until no bound left reaches the k-th score."""
     n, wanted = len(bounds), min(pool, wanted)
     while True:
-        # The sets of the largest bounds, in order; NaN comes first. One more set than wanted, for the best bound left.
+        # The sets with the largest bounds, in order, NaN first. One more than wanted: its bound is the best one left.
         first = max(n - wanted - 1, 0)
         sets = np.argpartition(bounds, first)[first:]
         sets = sets[bounds[sets].argsort()[::-1]]
@@ -193,7 +193,7 @@ def _rank(exact: Callable[[Rows], Scores], bounds: Vectors, k: int, pool: int, w
         least = scores.min() - rounding * max(1.0, abs(scores.min()))
         needed = k + int((best[k:wanted] >= least).sum())
         scores = np.concatenate([scores, exact(sets[k:needed])])
-        # Equal scores in the order of the numbers.
+        # Equal scores are ordered by number.
         order = np.lexsort((sets[:needed], -scores))[:k]
         last = scores[order[-1]]
         # Strictly above, so that rounding never decides between equal scores.
@@ -220,7 +220,7 @@ def score(
         products[mask] = _row_products(patterns, state, (firsts[part, None] + columns)[mask])
         whole, windows = products[:, 0], products[:, 1:]
         weights = sparsemax(windows, beta=beta, mask=mask[:, 1:])
-        # cumsum adds one after another, so padding changes nothing.
+        # cumsum adds the terms one after another, so padding changes nothing.
         scores[part] = passage_weight * whole + (weights * windows).cumsum(axis=-1)[:, -1]
     if extra is not None:
         scores += extra[sets]

@@ -14,7 +14,7 @@ from langgraph_convcoa.retrieval.engine.base import EngineConditions, check_text
 from langgraph_convcoa.retrieval.filters import Filter
 
 _ORDER = {"$gt": ">", "$gte": ">=", "$lt": "<", "$lte": "<="}
-# JSON forms of one value: 1 equals True, in lists too.
+# Most JSON forms of one value. A value has several forms if it holds 0, 1, True or False, since 1 equals True.
 _MOST_FORMS = 256
 
 
@@ -28,8 +28,8 @@ class Condition(NamedTuple):
 def condition_of(filter: Filter | None) -> Condition | None:
     """A filter as a condition on a column `metadata`; None if there is no filter.
 
-    A comparison of values without an order (a text with a number), an error elsewhere, is NULL here: the passage is left out,
-    also under `$not`, unless the rest of the filter decides.
+    If values have no order (a text and a number), comparing them gives NULL here, where `predicate` raises an error. The
+    passage is then left out, also under `$not`, unless the rest of the filter decides.
 
     Example:
         >>> condition_of({"lang": "en", "year": {"$exists": True}})
@@ -84,7 +84,7 @@ class _Sql(EngineConditions[Condition]):
 
 
 def _one_of(value: str, values: Sequence[Any], forms: Sequence[Any]) -> Condition:
-    """A jsonb value is one of some; false for a missing one."""
+    """The condition that a jsonb value is one of the forms; false if the value is missing."""
     if not forms:
         return Condition("FALSE", [])
     written = [json.dumps(form) for form in forms]
@@ -92,7 +92,7 @@ def _one_of(value: str, values: Sequence[Any], forms: Sequence[Any]) -> Conditio
 
 
 def _forms(value: Any) -> list[Any]:
-    """All JSON values that equal a value in Python, where True is 1; none for a value that is not JSON."""
+    """All JSON values that equal a value in Python, where True equals 1; empty if the value is not JSON."""
     found = list(itertools.islice(_all_forms(value), _MOST_FORMS + 1))
     if len(found) > _MOST_FORMS:
         raise InputError("The filter compares with a list or dict that has too many 0, 1, True and False in it.")
@@ -122,7 +122,7 @@ def _all_forms(value: Any) -> Iterator[Any]:
 
 
 def _number(value: Any) -> int | float:
-    """A number of numpy or Python as one of Python."""
+    """A number of numpy or Python as a Python number."""
     return int(value) if isinstance(value, Integral) else float(value)
 
 

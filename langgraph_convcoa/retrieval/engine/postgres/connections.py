@@ -30,7 +30,7 @@ _ATTEMPTS = 5
 _AGAIN = ("40001", "40P01")  # serialization failure, deadlock
 _GRACE = 0.5
 # With keepalives the server frees the locks of a vanished machine within a minute. A connection that only holds a lock is idle
-# for long; servers before PostgreSQL 14 have no limit for idle time.
+# for long, so a limit on idle time is lifted; servers before PostgreSQL 14 have no such limit.
 _PATIENT = (
     "SET statement_timeout = 0; SET lock_timeout = 0; "
     "SET tcp_keepalives_idle = 30; SET tcp_keepalives_interval = 10; SET tcp_keepalives_count = 3; "
@@ -65,7 +65,7 @@ class Connections:
     def run(self, work: Callable[[Rows], _Result], *, timeout: float | None = None) -> _Result:
         """Run `work` in one transaction within the time-out, and return its result.
 
-        It may run again if two transactions stop each other, or if the server had closed a kept connection.
+        `work` may run again if two transactions stop each other, or if the server had closed a kept connection.
         """
         import psycopg
 
@@ -168,10 +168,10 @@ class Connections:
     def _connected(self, end: float, limit: float) -> Connection[tuple[Any, ...]]:
         import psycopg
 
-        # A firewall drops a silent connection, such as one that only holds a lock.
+        # Keepalives, since a firewall drops a silent connection, such as one that only holds a lock.
         settings: dict[str, Any] = {"connect_timeout": max(1, int(end - time.monotonic() + 0.999)), "keepalives_idle": 60}
         try:
-            # COPY sends UTF-8, whatever PGCLIENTENCODING or the database say.
+            # COPY sends UTF-8, so PGCLIENTENCODING and the encoding of the database are overridden.
             return psycopg.connect(self._address, autocommit=True, prepare_threshold=None, client_encoding="UTF8", **settings)
         except psycopg.Error as error:
             raise self.worded(error, limit, end) from None

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def passwords_of(address: str) -> list[str] | None:
-    """The passwords in an address; None if it is malformed: the driver's message would show a password."""
+    """The passwords in an address; None for a malformed address, whose password the driver would show in its error."""
     import psycopg
     from psycopg.conninfo import conninfo_to_dict
 

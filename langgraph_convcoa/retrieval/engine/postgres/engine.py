@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from psycopg import Connection
 
 _LOGGER = logging.getLogger(__name__)
-# Windows that are searched for each wanted passage: several may belong to one passage.
+# Windows searched for each wanted passage, since several of them may belong to one passage.
 _WINDOWS = 3
 # pgvector's largest `hnsw.ef_search`. A search sets it to twice the number of wanted windows, up to this limit.
 _BROADEST = 1_000
@@ -40,16 +40,16 @@ _ALL = Condition("TRUE", [])
 class PostgresEngine(ServerEngine):
     """Passages of a tenant in tables of a PostgreSQL server that has pgvector 0.8 or newer.
 
-    An HNSW index over the windows, in half precision, finds the candidates. Patterns are stored as float32. If the tenant or
-    the filter leaves at most `exact` passages, all are compared instead.
+    An HNSW index over the windows, in half precision, finds the candidates. Patterns are stored as float32. If the tenant and
+    the filter leave at most `exact` passages, these are all compared, without the index.
 
     Args:
         address: postgresql://user@host:5432/database, as libpq reads it. The password is better kept in PGPASSWORD or
             ~/.pgpass.
         collection: Up to 40 lower-case letters, digits and _.
         tenant: The owner of the passages; passages of other tenants are neither seen nor changed.
-        timeout: Seconds until an answer; writing may take 0.2 s more for each passage. `settle` has no time-out.
-        exact: The most passages that are searched without the HNSW index.
+        timeout: Seconds to wait for an answer; 0.2 s more for each written passage. `settle` has no time-out.
+        exact: Up to this number of passages are searched without the HNSW index.
         build_memory: The server's maintenance_work_mem while it builds an index.
     """
 
@@ -75,7 +75,7 @@ class PostgresEngine(ServerEngine):
         def prepared(cursor: Rows) -> bool:
             if create and not self._sql.found(cursor):
                 self._sql.create(cursor, self.version, dimension, encoder)
-            # Another process may have made it with other settings.
+            # Another process may have made the collection with other settings.
             there = self._checked(cursor, dimension, encoder)
             if there and self._sql.unbuilt(cursor):
                 _LOGGER.warning("%s is being loaded, or a load was cut off: searches are slow until it is settled.", self.name)
@@ -209,7 +209,7 @@ class PostgresEngine(ServerEngine):
         joined, values = self._joined(asked)
         wanted = _WINDOWS * k
         while True:
-            # By default pgvector names 40 rows at most, fewer if some belong to other tenants.
+            # By default pgvector returns at most 40 rows, and fewer if some belong to other tenants.
             breadth = min(_BROADEST, max(2 * wanted, 100))
             scan = {"hnsw.iterative_scan": "relaxed_order", "hnsw.max_scan_tuples": max(20_000, 20 * wanted)}
             set_local(cursor, {"hnsw.ef_search": breadth, **scan})
@@ -281,7 +281,7 @@ class PostgresEngine(ServerEngine):
         self._connections.run(checked, timeout=self.timeout + _WRITING * passages)
 
 
-# Both statements lock the documents in a fixed order until the transaction ends.
+# Both statements lock the documents in a fixed order, so that two writers cannot deadlock.
 _PUT_DOCUMENTS = """
     INSERT INTO {documents} SELECT %s, name, digest FROM unnest(%s::text[], %s::bytea[]) AS of (name, digest)
     ORDER BY name ON CONFLICT (tenant, document) DO UPDATE SET digest = excluded.digest"""

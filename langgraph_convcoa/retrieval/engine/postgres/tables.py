@@ -23,7 +23,7 @@ _COLLECTIONS = (
     "CREATE TABLE IF NOT EXISTS convcoa_collections "
     "(name text PRIMARY KEY, version int NOT NULL, dimension int NOT NULL, encoder text NOT NULL)"
 )
-# Words are hashed to 64 bits: a word may be longer than an index allows.
+# Words are stored as hashes of 64 bits, since a word may be longer than an index allows.
 _TABLES = (
     # Writers of the same document lock its row.
     'CREATE TABLE {documents} (tenant text COLLATE "C", document text COLLATE "C", digest bytea NOT NULL, '
@@ -36,10 +36,10 @@ _TABLES = (
     "CREATE INDEX ON {passages} (tenant, document)",
     'CREATE TABLE {windows} (passage bigint NOT NULL, tenant text COLLATE "C" NOT NULL, vector halfvec({dimension}) NOT NULL)',
     "ALTER TABLE {windows} ALTER vector SET STORAGE PLAIN",
-    # `impact` orders the passages of a word by its weight at a usual mean length.
+    # `impact` is a word's weight in a passage at a usual mean length. The passages of a word are ordered by it.
     "CREATE TABLE {words} (term bigint NOT NULL, passage bigint NOT NULL, impact real NOT NULL, count smallint NOT NULL, "
     'length smallint NOT NULL, tenant text COLLATE "C" NOT NULL)',
-    # Each batch adds rows, which readers sum: writers do not wait for each other.
+    # Each batch adds rows, and readers sum them, so writers do not wait for each other.
     'CREATE TABLE {frequencies} (term bigint NOT NULL, found int NOT NULL, tenant text COLLATE "C" NOT NULL)',
     "CREATE INDEX ON {frequencies} (tenant, term) INCLUDE (found)",
     'CREATE TABLE {totals} (tenant text COLLATE "C" NOT NULL, passages bigint NOT NULL, filled bigint NOT NULL, '
@@ -76,7 +76,7 @@ Row = tuple[Any, ...]
 
 
 class Schema:
-    """The tables of a collection, and statements with their names in place of `{passages}` and the like."""
+    """The names of a collection's tables, which it puts into statements in place of `{passages}` and the like."""
 
     def __init__(self, collection: str) -> None:
         self.collection = collection
@@ -145,7 +145,7 @@ class Posting(NamedTuple):
 
 @lru_cache(maxsize=200_000)
 def term_number(term: str) -> int:
-    """A word in the tables: 64 bits of its hash, signed."""
+    """The number of a word in the tables: 64 bits of its hash, signed."""
     return int.from_bytes(hashlib.blake2b(term.encode(), digest_size=8).digest(), "big", signed=True)
 
 

@@ -1,6 +1,6 @@
-// Requests to the server of this page: JSON both ways, errors that say what to do, and the login where a token is asked for.
+// Requests to the server of this page: JSON both ways, errors that say what to do, and the login if a token is needed.
 
-/** A request that failed; `status` is 0 where the server was not reached. */
+/** A request that failed; `status` is 0 if the server was not reached. */
 export class RequestError extends Error {
   constructor(status, message) {
     super(message);
@@ -10,19 +10,19 @@ export class RequestError extends Error {
 
 let login = null;
 
-/** Say who asks for the token; it resolves once the server has taken one. */
+/** Set the function that asks for the token. Its promise resolves when the server has accepted a token. */
 export function useLogin(ask) {
   login = ask;
 }
 
-/** The error that a response tells of. */
+/** The error in a response. */
 export async function failure(response) {
   let detail = "";
   try {
     const told = await response.json();
     detail = typeof told.detail === "string" ? told.detail : (told.message ?? "");
   } catch {
-    // No JSON: a proxy speaks.
+    // No JSON: the response is that of a proxy.
   }
   return new RequestError(
     response.status,
@@ -30,7 +30,7 @@ export async function failure(response) {
   );
 }
 
-/** A request whose response is good; `body`, where given, is sent as JSON. */
+/** Send a request and return its response; an error status throws a RequestError. A `body` is sent as JSON. */
 export async function send(method, path, body, options = {}) {
   for (;;) {
     let response;
@@ -49,13 +49,13 @@ export async function send(method, path, body, options = {}) {
   }
 }
 
-/** A request's result. */
+/** Send a request and return the JSON of its response; null for status 204. */
 export async function json(method, path, body, options) {
   const response = await send(method, path, body, options);
   return response.status === 204 ? null : response.json();
 }
 
-/** A path with what was put into it escaped: path`/threads/${id}`. */
+/** A path whose inserted values are escaped: path`/threads/${id}`. */
 export function path(parts, ...values) {
   return parts.reduce((before, part, n) => before + encodeURIComponent(values[n - 1]) + part);
 }

@@ -1,4 +1,4 @@
-// The page: it asks the server what it has, and puts the list, the documents and the conversation together.
+// The page: reads what the server offers, and connects the list, the documents and the conversation.
 
 import { json } from "./api.js";
 import { Conversation } from "./conversation.js";
@@ -41,7 +41,7 @@ async function start() {
   return undefined;
 }
 
-/** Let a person choose among several models; the choice lasts as long as the tab. */
+/** Let the user choose among several models. The choice lasts as long as the tab. */
 function offer(models) {
   const chosen = sessionStorage.getItem(MODEL);
   fill(
@@ -52,7 +52,7 @@ function offer(models) {
   at("models").addEventListener("change", (event) => sessionStorage.setItem(MODEL, event.target.value));
 }
 
-/** The conversation that the address names. */
+/** The id of the conversation in the page's address, or null. */
 function fromAddress() {
   try {
     return new URLSearchParams(location.hash.slice(1)).get("t") || null;
@@ -61,7 +61,7 @@ function fromAddress() {
   }
 }
 
-/** A conversation is about one collection: another one begins another conversation. */
+/** Switch to another collection. A conversation has one collection, so this begins a new conversation. */
 function chosen(library, conversation, id) {
   library.pick(id);
   if (conversation.id) conversation.open(null);

@@ -1,4 +1,4 @@
-// Approval: what a turn wants to do is shown, and a person approves, edits or rejects each part of it.
+// Approval: shows what a turn wants to do. The user approves, edits or rejects each part of it.
 
 import { fill, h, icon, line } from "./dom.js";
 import { markdown } from "./markdown.js";
@@ -19,7 +19,7 @@ const STEP = ["action", "sub_question", "guess_answer", "action_input"];
 
 let forms = 0;
 
-/** The form for a human-in-the-loop request; `decide(decisions)` sends what was decided, `actions` are names to choose from. */
+/** The form for a human-in-the-loop request. `decide` sends the decisions; `actions` are the actions to choose from. */
 export function approval(request, { actions, decide }) {
   const asked = Array.isArray(request?.action_requests) ? request.action_requests : [];
   forms += 1;

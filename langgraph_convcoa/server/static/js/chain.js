@@ -1,8 +1,8 @@
-// The chain of a turn: each sub-question with its guess, what became of it, its evidence and the way to that evidence.
+// The chain of a turn: each sub-question with its guess, status, evidence, and the path to the evidence.
 
 import { h, icon, line } from "./dom.js";
 
-/** What became of a sub-question, in words; the same as in the command line and in the output. */
+/** The meaning of each status of a sub-question; the statuses are the same on the command line and in the output. */
 export const MEANINGS = {
   kept: "the evidence supports the guess",
   confirmed: "the verifier refused it, and the model that read the evidence again says that it holds",
@@ -13,11 +13,11 @@ export const MEANINGS = {
   unsupported: "the evidence holds no answer",
   failed: "it could not be looked up",
 };
-// Where nothing was guessed there is nothing to keep or to fill.
+// The words for a chain without guesses, in which nothing is kept or filled.
 const WITHOUT_GUESSES = { filled: "answered", partial: "answered in part", unsupported: "not answered" };
 const RUNNING = { planned: "waiting", searching: "searching", found: "found" };
 
-/** A status as a sign, a colour and a word. */
+/** A status as an icon, a colour and a word. */
 export function badge(status) {
   const known = status in MEANINGS;
   const word = known ? status : (RUNNING[status] ?? "waiting");
@@ -29,7 +29,7 @@ export function badge(status) {
   );
 }
 
-/** One line for what became of the sub-questions: "3 sub-questions: 2 kept, 1 corrected", "1 sub-question: answered". */
+/** The statuses of the sub-questions in one line: "3 sub-questions: 2 kept, 1 corrected", "1 sub-question: answered". */
 export function summary(chain) {
   if (!chain.length) return "answered from one retrieval";
   const words = chain.some((item) => item.guess_answer) ? {} : WITHOUT_GUESSES;
@@ -41,7 +41,7 @@ export function summary(chain) {
     : `${chain.length} sub-questions: ${told.map((one) => one.join(" ")).join(", ")}`;
 }
 
-/** The sub-questions in short, as they are looked up. */
+/** A short list of the sub-questions, for a turn that is running. */
 export function steps(chain) {
   return h(
     "ol.steps",
@@ -50,7 +50,7 @@ export function steps(chain) {
   );
 }
 
-/** The whole chain; `openEvidence(id)` shows a piece of evidence, `titleOf(id)` names it. */
+/** The whole chain. `openEvidence(id)` shows a piece of evidence; `titleOf(id)` is its title. */
 export function chainView(turn, { openEvidence, titleOf }) {
   const plan =
     turn.optimized && line(turn.optimized) !== line(turn.question)
@@ -144,7 +144,7 @@ function evidence(item, openEvidence, titleOf) {
   return fact("Evidence", h("ul.pieces", {}, pieces));
 }
 
-/** The ways along the evidence graph: from the question over titles and names to a passage. */
+/** The paths along the evidence graph: from the question through titles and names to a passage. */
 function paths(item) {
   const ways = Object.values(item.paths ?? {}).filter(Array.isArray);
   if (!ways.length) return null;

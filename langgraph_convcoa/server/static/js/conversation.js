@@ -1,4 +1,4 @@
-// The conversation in the middle: its rounds, the turn that runs, and how one is asked, stopped, resumed and decided about.
+// The conversation in the middle: its rounds, and the running turn, which can be stopped, resumed and decided on.
 
 import { json, path } from "./api.js";
 import { approval } from "./approval.js";
@@ -15,7 +15,7 @@ const LOST = "connection";
 const READ_ONLY =
   "The documents of this conversation were deleted, or are not served any more: begin a new conversation to ask about others.";
 
-/** The open conversation. `library` has the documents, `list()` reads the list of conversations anew. */
+/** The open conversation. `library` has the documents; `list()` reads the list of conversations again. */
 export class Conversation {
   constructor({ info, library, list }) {
     Object.assign(this, {
@@ -43,13 +43,13 @@ export class Conversation {
       },
       { passive: true },
     );
-    // Of the other tabs of this browser; a question of elsewhere is seen when this tab is used again.
+    // Messages from other tabs of this browser. A question from elsewhere is shown when this tab gets the focus.
     this.tabs = new BroadcastChannel("convcoa");
     this.tabs.addEventListener("message", ({ data }) => data === this.id && this.catchUp());
     window.addEventListener("focus", () => this.catchUp());
   }
 
-  /** Show what was asked in this conversation elsewhere, and follow it while it runs. */
+  /** Show a question that was asked in this conversation elsewhere, and follow its run. */
   async catchUp() {
     const { id, opened } = this;
     if (!id || this.busy) return;
@@ -62,7 +62,7 @@ export class Conversation {
     return this.controller !== null;
   }
 
-  /** Open a conversation, or a new one for null. A turn that runs goes on on the server. */
+  /** Open a conversation, or a new one if `id` is null. A running turn continues on the server. */
   async open(id) {
     this.leave();
     const opened = ++this.opened;
@@ -107,7 +107,7 @@ export class Conversation {
     hush();
   }
 
-  /** Take no question where the collection of the conversation, given by its id, is not there; null: it is. */
+  /** Disable questions if the collection of the conversation is missing (`without` is its id); enable them for null. */
   readOnly(without) {
     this.without = without;
     at("question").disabled = at("send").disabled = without !== null;
@@ -175,7 +175,7 @@ export class Conversation {
     this.bottom = true;
   }
 
-  /** Ask a question: a conversation begins with its first one. */
+  /** Ask a question. The first question begins the conversation. */
   async ask(question) {
     if (this.busy || !question.trim()) return;
     const controller = (this.controller = new AbortController());
@@ -211,7 +211,7 @@ export class Conversation {
     };
   }
 
-  /** Resume the turn that was interrupted, or with decisions the one that waits. */
+  /** Resume the interrupted turn, or with `decisions` the turn that waits for approval. */
   resume(turn, decisions = null) {
     if (this.busy) return undefined;
     const controller = (this.controller = new AbortController());
@@ -221,7 +221,7 @@ export class Conversation {
     return this.follow(turn, controller, { body: this.body(given) });
   }
 
-  /** Store what a person thinks of an answer; resolves to whether it is. */
+  /** Store the user's rating of an answer. Resolves to true if it was stored. */
   rate(turn, rating) {
     return attempt(async () => {
       await json("POST", path`/convcoa/threads/${this.id}/rating`, { round: turn.number, rating });
@@ -230,7 +230,7 @@ export class Conversation {
     });
   }
 
-  /** Ask in place of the last turn, which stays on the server until it is answered. */
+  /** Ask a question that replaces the last turn. The old turn stays on the server until the new one is answered. */
   replace(old, question) {
     if (this.busy || !this.before) return undefined;
     const controller = (this.controller = new AbortController());
@@ -243,7 +243,7 @@ export class Conversation {
     return this.follow(turn, controller, { body: this.body({ input: { question }, checkpoint_id: this.before }) }, question);
   }
 
-  /** Show the turn that could not be replaced; an edited question can be sent again. */
+  /** Show the old turn again because it could not be replaced. An edited question can be sent again. */
   putBack(turn, question, round) {
     const old = turn.replaced;
     turn.element.replaceWith(old.element);
@@ -258,7 +258,7 @@ export class Conversation {
     return say("The earlier answer is kept");
   }
 
-  /** Watch a turn that was begun before this page was opened. */
+  /** Follow a turn that was started before this page was opened. */
   join(thread) {
     const controller = (this.controller = new AbortController());
     this.busyNow(true);
@@ -286,7 +286,7 @@ export class Conversation {
     return this.over(turn, controller, problem, question, true);
   }
 
-  /** What a turn has become, as the store has it. */
+  /** Show a turn after its run has ended, as it is in the store. */
   async over(turn, controller, problem, question, told = false) {
     // Another conversation was opened meanwhile.
     if (this.controller !== controller) return;
@@ -310,7 +310,7 @@ export class Conversation {
       return this.putBack(turn, question, thread?.rounds?.at(-1));
     }
     if (problem?.status === 409 && thread) {
-      // Another tab asks: its turn is shown, and this question kept.
+      // Another tab has asked: show its turn, and keep this question in the box.
       this.keep(turn, question);
       this.tell(problem, told);
       return this.open(this.id);
@@ -326,7 +326,7 @@ export class Conversation {
     else failed(problem);
   }
 
-  /** Take back a question that never reached the server, so that it can be asked again. */
+  /** Put a question that never reached the server back into the box. */
   keep(turn, question) {
     turn.remove();
     if (this.turn === turn) this.turn = null;
@@ -346,7 +346,7 @@ export class Conversation {
       return say("Stopped. The turn can be resumed.");
     }
     const round = thread.rounds?.at(-1);
-    // Where the turn left nothing behind, the last round is an earlier one.
+    // If the turn stored nothing, the last round is an earlier round.
     if (!round || (wrong && round.question !== turn.question)) {
       this.keep(turn, turn.question);
       return round && round.time !== this.last ? this.open(this.id) : undefined;
@@ -359,7 +359,7 @@ export class Conversation {
     return say(`Answered, ${sources} source${sources === 1 ? "" : "s"}`);
   }
 
-  /** Count a turn; the title of a conversation of one question is that question. */
+  /** Count a new turn. If the only question of a conversation was replaced, update the title, which is that question. */
   async replaced(turn) {
     if (!turn.replaced) this.asked += 1;
     else if (this.asked === 1 && this.title === line(turn.replaced.question, LONGEST_TITLE)) {
@@ -377,7 +377,7 @@ export class Conversation {
     if (at("stop").disabled) this.cancel();
   }
 
-  /** Stop the turn that runs; what is done of it is kept. One that is not known yet is stopped when it is. */
+  /** Stop the running turn; its finished steps are kept. A run without a known id is stopped when its id arrives. */
   stop() {
     at("stop").disabled = true;
     if (this.run) this.cancel();
@@ -390,7 +390,7 @@ export class Conversation {
     } catch (error) {
       if (error.status !== 404 && error.status !== 409) failed(error);
     }
-    // The stream ends by itself; where it does not, it is left.
+    // The stream normally ends by itself. If it does not, abandon it.
     setTimeout(() => controller.abort(), 3000);
   }
 
@@ -401,7 +401,7 @@ export class Conversation {
     this.place.setAttribute("aria-busy", String(busy));
   }
 
-  /** The conversation is no longer there. */
+  /** Say that the conversation no longer exists, and begin a new one. */
   gone(question = "") {
     this.leave();
     const text = question || at("question").value;

@@ -1,6 +1,6 @@
-// Elements and text. Whatever comes from a document, a model or a person becomes a text node, never markup.
+// Elements and text. Text from documents, models and users becomes text nodes, never markup.
 
-// What would steer a terminal, or turn the direction of the text after it: never shown.
+// Control characters, and characters that change the direction of text. They are never shown.
 const UNSEEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]/g;
 
 /** A value as text to show. */
@@ -8,7 +8,7 @@ export function plain(value) {
   return String(value ?? "").replace(UNSEEN, "");
 }
 
-/** A value as text on one line, cut where it is long. */
+/** A value as text on one line, cut if it is long. */
 export function line(value, longest = 300) {
   const text = plain(String(value ?? "").slice(0, longest * 4))
     .replace(/\s+/g, " ")
@@ -16,7 +16,7 @@ export function line(value, longest = 300) {
   return text.length > longest ? `${text.slice(0, longest - 1)}…` : text;
 }
 
-/** An element. `on` in the properties holds listeners; what is null or false is left out; children are elements or text. */
+/** Make an element. The property `on` holds listeners; null and false are left out. Children are elements or text. */
 export function h(tag, properties = {}, ...children) {
   const [name, ...classes] = tag.split(".");
   const element = document.createElement(name);
@@ -41,25 +41,25 @@ export function append(element, children) {
   return element;
 }
 
-/** A text, in which a word of thousands of letters may break at many places: to find one in it takes a browser minutes. */
+/** A text with break points in very long words: without them a browser needs minutes to find one. */
 function breakable(text) {
   if (!/\S{400}/.test(text)) return [text];
   const parts = text.replace(/\S{100}(?=\S)/gu, "$&\0").split("\0");
   return parts.flatMap((part, n) => (n ? [document.createElement("wbr"), part] : [part]));
 }
 
-/** Replace all that an element holds. */
+/** Replace all children of an element. */
 export function fill(element, ...children) {
   element.replaceChildren();
   return append(element, children);
 }
 
-/** The element with this id; the page has it. */
+/** The element of the page with this id. */
 export function at(id) {
   return document.getElementById(id);
 }
 
-/** The address of a web page, as the browser understands it; null where it is none. */
+/** The address of a web page as the browser reads it; null if the text is no web address. */
 export function webAddress(text) {
   let url;
   try {
@@ -68,12 +68,12 @@ export function webAddress(text) {
     return null;
   }
   if (url.protocol !== "http:" && url.protocol !== "https:") return null;
-  // A name before an @ only makes one host look like another.
+  // A user name in an address can make one host look like another.
   url.username = url.password = "";
   return url.href;
 }
 
-/** A link that shows its address; a person opens it, and the page there learns nothing about this one. */
+/** A link that shows its address. The opened page learns nothing about this page. */
 export function link(address) {
   return h("a", { href: address, target: "_blank", rel: "noopener noreferrer", class: "address" }, line(address, 200));
 }
@@ -102,7 +102,7 @@ const SHAPES = {
   copy: "M9 9h10v11H9zM5 15V4h10",
 };
 
-/** One of the page's own line drawings, which says nothing that is not also said in words. */
+/** One of the page's own icons. Its meaning is always also given in words. */
 export function icon(name) {
   const space = "http://www.w3.org/2000/svg";
   const picture = document.createElementNS(space, "svg");

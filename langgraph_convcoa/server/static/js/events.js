@@ -1,11 +1,11 @@
-// A turn's events: read from the stream that starts it, and after a lost connection from where they stopped.
+// A turn's events: read from the stream that starts it. After a lost connection, reading continues where it stopped.
 
 import { RequestError, path, send } from "./api.js";
 
 const TRIES = 9;
 const LONGEST_WAIT = 8000;
 
-/** The server-sent events of a response: {id, event, data}, data parsed. */
+/** The server-sent events of a response: {id, event, data}, with parsed data. */
 export async function* events(body) {
   const reader = body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "",
@@ -56,8 +56,8 @@ function parsed(data) {
 }
 
 /**
- * Follow a run to its end. `start` is {body} of a new run, or {run} of one that goes on, which is replayed from its beginning.
- * `seen(event)` takes each event once; `connection(lost)` hears when the connection is lost and when it is back.
+ * Follow a run to its end. `start` is {body} for a new run, or {run} for a running one, which is replayed from its start.
+ * `seen(event)` gets each event once; `connection(lost)` is called when the connection is lost and when it is back.
  */
 export async function follow(thread, start, { seen, connection, signal }) {
   let run = start.run ?? null,
@@ -76,7 +76,7 @@ export async function follow(thread, start, { seen, connection, signal }) {
       }
     } catch (error) {
       if (signal.aborted || (error instanceof RequestError && error.status)) throw error;
-      // What was never begun is not begun a second time.
+      // Do not start a run again if it is unknown whether it started.
       if (!run) throw error;
     }
     if (signal.aborted) throw new DOMException("stopped", "AbortError");

@@ -1,4 +1,4 @@
-// The collections of documents: choosing one, making one, what is in it, and what comes in.
+// The collections of documents: choosing one, making one, listing its documents, and adding files.
 
 import { json, path } from "./api.js";
 import { at, fill, h, icon, line } from "./dom.js";
@@ -10,7 +10,7 @@ import { Upload } from "./upload.js";
 const AT_ONCE = 200;
 const POLL = 2000;
 
-/** The collections; `chosen(id)` is called when a person picks one. */
+/** The collections. `chosen(id)` is called when the user picks one. */
 export class Library {
   constructor({ info, chosen }) {
     Object.assign(this, { info, chosen, list: [], id: null, suggestions: new Map() });
@@ -25,7 +25,7 @@ export class Library {
     return this.list.find((collection) => collection.id === this.id);
   }
 
-  /** Whether files can be added to a collection. */
+  /** True if files can be added to a collection. */
   accepts(collection) {
     return Boolean(collection) && (collection.accepts_files ?? !collection.read_only);
   }
@@ -35,7 +35,7 @@ export class Library {
     if (!list) return undefined;
     const [before, known] = [this.current(), JSON.stringify(this.list)];
     this.list = list;
-    // What is polled and the same is not drawn again under a person's hands.
+    // If nothing has changed since the last poll, do not redraw while the user may be clicking.
     if (known !== JSON.stringify(list)) {
       if (!this.current()) this.id = list[0]?.id ?? null;
       this.show();
@@ -48,7 +48,7 @@ export class Library {
     return list;
   }
 
-  /** Whether a collection is there, as far as the server tells; one that is not known yet may be of another tab. */
+  /** True if a collection exists, or if the server does not answer. An unknown one may have been made in another tab. */
   async has(id) {
     const among = (list) => list.some((collection) => collection.id === id);
     return among(this.list) || among((await this.load()) ?? [{ id }]);
@@ -88,12 +88,12 @@ export class Library {
     return collection.id;
   }
 
-  /** The collection that takes files: the present one, or where that takes none, another. */
+  /** The collection that takes files: the current one, or another if the current one takes none. */
   taking() {
     return [this.current(), ...this.list].find((collection) => this.accepts(collection));
   }
 
-  /** The id of the collection that takes files, where there is none of a new one; it becomes the present one. */
+  /** The id of the collection that takes files, which becomes the current one. If there is none, one is made. */
   async target() {
     const taking = this.taking();
     if (!taking) return this.made("My documents");
@@ -101,7 +101,7 @@ export class Library {
     return taking.id;
   }
 
-  /** Titles of documents of the present collection, to suggest questions from; a file's name says too little for one. */
+  /** Titles of documents of the current collection, for suggested questions. Titles that are only file names are left out. */
   async titles() {
     const id = this.id;
     if (!id) return [];
@@ -148,7 +148,7 @@ export class Library {
       json("GET", `${path`/convcoa/collections/${here.id}/documents`}?limit=${AT_ONCE}&offset=${offset}`),
     );
     if (!found || !list.isConnected) return;
-    // A server that gives all at once has given them.
+    // If the server ignores the limit, the first answer has all documents.
     const fresh = found.slice(0, offset ? AT_ONCE : undefined);
     list.append(...fresh.map((entry) => this.document(here, entry)));
     if (!list.children.length) list.append(h("li.hint", {}, here.documents === null ? "They are not listed here." : "Nothing is in here yet."));
@@ -219,7 +219,7 @@ export class Library {
   }
 }
 
-/** Whether a title is only the name of the document's file, as it is or as the loaders make words of it. */
+/** True if a title is only the name of the document's file, unchanged or as the loaders turn it into words. */
 function isFileName(title, source) {
   const name = shortSource(source);
   return [line(source, 120), name, line(name.split(".")[0].replace(/[-_]+/g, " "))].includes(line(title, 120));
@@ -231,7 +231,7 @@ function count(number, word) {
     : `${Number(number).toLocaleString("en")} ${word}${Number(number) === 1 ? "" : "s"}`;
 }
 
-/** What a collection holds, in a line. */
+/** The contents and state of a collection in one line. */
 export function describe(collection) {
   const holds = [count(collection.documents, "document"), count(collection.passages, "passage")].filter(Boolean).join(", ");
   const state = { indexing: "being indexed", failed: "failed", unavailable: "not available" }[collection.status];

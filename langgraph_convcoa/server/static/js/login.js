@@ -1,4 +1,4 @@
-// The login: a token is asked for once where the server wants one, however many requests wait for it.
+// The login: asks once for a token if the server needs one, however many requests wait for it.
 
 import { useLogin } from "./api.js";
 import { ask } from "./panels.js";
@@ -28,7 +28,7 @@ async function once() {
   }
 }
 
-/** Ask for a token whenever the server refuses a request for want of one. */
+/** Ask for a token whenever the server refuses a request because of a missing token. */
 export function setUpLogin() {
   useLogin(() => (asking ??= once().finally(() => (asking = null))));
 }

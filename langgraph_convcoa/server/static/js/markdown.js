@@ -1,5 +1,5 @@
-// A safe part of Markdown as elements: paragraphs, headings, lists, tables, quotes, code, emphasis, citation marks.
-// Links are shown as text with their address, images as words; no markup of the text becomes markup of the page.
+// Turns a safe part of Markdown into elements: paragraphs, headings, lists, tables, quotes, code, emphasis, citation marks.
+// Links are shown as text with their address, and images as words. HTML in the text never becomes HTML of the page.
 
 import { h, line, link, webAddress } from "./dom.js";
 
@@ -9,7 +9,7 @@ const FENCE = /^ {0,3}(```+|~~~+)/;
 const HEADING = /^ {0,3}(#{1,6})[ \t]+(.*)$/;
 const ITEM = /^( {0,12})([-*+]|\d{1,9}[.)])[ \t]+(.*)$/;
 
-/** The elements of a text. `mark(number)` gives the element of the citation mark [number], or null where it cites nothing. */
+/** The elements of a text. `mark(number)` gives the element for the citation mark [number], or null if it cites nothing. */
 export function markdown(text, mark = () => null) {
   return blocks(
     String(text ?? "")
@@ -140,7 +140,7 @@ function list(lines, mark, depth) {
   return h(start + items.length > 100 ? "ol.wide" : "ol", { start: String(start) }, inner);
 }
 
-// What can begin something, tried in this order at each place.
+// Characters and words at which special markup may begin.
 const STARTS = /[\\`*_![<]|https?:\/\//g;
 
 /** The nodes of a line of text. */

@@ -1,8 +1,8 @@
-// What the page says beside the conversation: errors where they are seen, and short words for a screen reader.
+// Messages outside of the conversation: visible errors, and short texts for a screen reader.
 
 import { at, fill, h, icon, line } from "./dom.js";
 
-/** Show a message at the top, with buttons {label: what it does} in the place of one with its `key`; returns how to take it away. */
+/** Show a message at the top, with buttons {label: function}. Replaces one with the same `key`. Returns its remover. */
 export function notice(text, { key = text, actions = {}, kind = "error" } = {}) {
   dismiss(key);
   const shown = h(`div.notice.${kind}`, { "data-key": line(key) }, h("p", {}, line(text, 600)));
@@ -15,19 +15,19 @@ export function notice(text, { key = text, actions = {}, kind = "error" } = {}) 
   return take;
 }
 
-/** Take the message with this key away. */
+/** Remove the message with this key. */
 export function dismiss(key) {
   for (const shown of [...at("notices").children]) if (shown.dataset.key === line(key)) shown.remove();
 }
 
-/** Show what a failed request said; a stopped one says nothing. */
+/** Show the error of a failed request. A stopped request shows nothing. */
 export function failed(error, actions) {
   if (error.name === "AbortError") return;
   if (error.status === undefined) console.error(error);
   notice(error.status === undefined ? `The page failed: ${error.message}. Reload it.` : error.message, { actions });
 }
 
-/** Run something whose failure is shown. */
+/** Run an async function, and show its error if it fails. */
 export async function attempt(work) {
   try {
     return await work();
@@ -37,14 +37,14 @@ export async function attempt(work) {
   }
 }
 
-/** Have a screen reader say something, once it has nothing else to say. */
+/** Let a screen reader say a text when it has finished speaking. */
 export function say(text) {
   const live = at("live");
   live.append(h("p", {}, line(text, 2000)));
   while (live.children.length > 20) live.firstChild.remove();
 }
 
-/** Empty what a screen reader would read again. */
+/** Remove the texts for the screen reader, so that it does not read them again. */
 export function hush() {
   fill(at("live"));
 }

@@ -1,4 +1,4 @@
-// The panel on the right, the drawer on the left, and dialogs: opening, closing, Escape, and where the focus goes.
+// The panel on the right, the drawer on the left, and dialogs: opening, closing, the Escape key, and the focus.
 
 import { at, fill, h, icon, plain } from "./dom.js";
 
@@ -8,7 +8,7 @@ let opener = null;
 let closed = null;
 let before = null;
 
-/** Open the panel with a title and content; `onClose` is called when that is gone, `back` leads to what was there before. */
+/** Open the panel with a title and content. `onClose` is called when it is gone; `back` shows the previous content. */
 export function openPanel(title, content, { onClose = null, kind = "", back = null } = {}) {
   const panel = at("panel");
   const had = document.activeElement;
@@ -26,7 +26,7 @@ export function openPanel(title, content, { onClose = null, kind = "", back = nu
   at("panel-title").focus({ preventScroll: true });
 }
 
-/** Close the panel; the focus returns to what opened it. */
+/** Close the panel. The focus returns to the element that opened it. */
 export function closePanel() {
   const panel = at("panel");
   if (panel.hidden) return;
@@ -38,7 +38,7 @@ export function closePanel() {
   opener = null;
 }
 
-/** Open or close the list of conversations, where the window is too narrow to show it always. */
+/** Open or close the list of conversations, if the window is too narrow to show it always. */
 export function drawer(open) {
   const sidebar = at("sidebar");
   if (sidebar.classList.contains("open") === open) return;
@@ -48,7 +48,7 @@ export function drawer(open) {
   if (narrow.matches) (open ? at("new-thread") : at("open-sidebar")).focus();
 }
 
-/** What lies under a panel that covers it can be neither reached nor read. */
+/** Make elements that a panel covers inert, so that they can be neither reached nor read. */
 function cover() {
   const panel = !at("panel").hidden && covered.matches;
   const list = at("sidebar").classList.contains("open") && narrow.matches;
@@ -84,14 +84,14 @@ export function setUpPanels() {
     else closePanel();
   });
   document.body.addEventListener("click", (event) => {
-    // Beside a panel that covers the conversation.
+    // A click beside a panel that covers the conversation.
     if (event.target === document.body || event.target === at("app")) (drawer(false), closePanel());
   });
   for (const query of [narrow, covered]) query.addEventListener("change", cover);
   cover();
 }
 
-/** Ask in a dialog: resolves to the text that was typed, "" for a plain yes, or null where it was cancelled. */
+/** Ask in a dialog. Resolves to the typed text, "" for a plain yes, or null if it was cancelled. */
 export function ask(
   title,
   { text = null, label = "", value = "", type = "text", yes = "OK", danger = false, longest = 200, must = false } = {},
@@ -133,7 +133,7 @@ export function ask(
   });
 }
 
-/** A title as the browser's tab shows it. */
+/** Show a title in the browser's tab. */
 export function tabTitle(title) {
   document.title = title ? `${plain(title).slice(0, 80)} · convcoa` : "convcoa";
 }

@@ -1,4 +1,4 @@
-// The source of an answer: the passage with the quoted words marked, between what stands before and after it.
+// The source of an answer: the passage with the quote marked, and the text before and after the passage.
 
 import { json, path } from "./api.js";
 import { append, h, icon, line, link, webAddress } from "./dom.js";
@@ -7,7 +7,7 @@ import { openPanel } from "./panels.js";
 
 const QUERY = /^\s*(?:select|with)\b/i;
 
-/** A source in short: the file's own name, or a page's address. */
+/** The short name of a source: the file's name, or the page's address. */
 export function shortSource(source) {
   const text = String(source ?? "");
   return line(
@@ -16,7 +16,7 @@ export function shortSource(source) {
   );
 }
 
-/** The query and the result in the quote of a table's evidence; null for other evidence. */
+/** The query and the result in a quote from a table; null for other evidence. */
 export function queryOf(citation) {
   const quote = String(citation?.quote ?? "");
   if (!QUERY.test(quote)) return null;
@@ -31,13 +31,13 @@ export function queryOf(citation) {
   return { query: quote, result: "" };
 }
 
-/** A query, set so that its clauses stand on lines of their own. */
+/** A query with each clause on its own line. */
 export function queryBlock(query) {
   const lines = String(query).replace(/ (FROM|WHERE|GROUP BY|HAVING|ORDER BY|LIMIT|UNION(?: ALL)?) /g, "\n$1 ");
   return h("pre.query", { tabindex: "0", "aria-label": "Query" }, h("code", {}, lines));
 }
 
-/** Show a source in the panel. `citation` is {id, source, quote}; `number` is its [n], where the answer cites it. */
+/** Show a source in the panel. `citation` is {id, source, quote}; `number` is its [n] if the answer cites it. */
 export async function openSource(citation, { collection, number = null, back = null }) {
   const heading = number ? `Source [${number}]` : "Evidence";
   const wait = h("p.hint", {}, "Loading the passage …");
@@ -62,9 +62,9 @@ export async function openSource(citation, { collection, number = null, back = n
   shown.querySelector("mark")?.scrollIntoView({ block: "center" });
 }
 
-/** The passage of a citation; null where the collection has none. */
+/** The passage of a citation; null if the collection does not have it. */
 async function passageOf(collection, { id, quote }) {
-  // An id that two texts of a turn had got a number; the collection knows it without.
+  // If two texts of a turn have one id, a number is added to it. The collection knows the id without the number.
   for (const one of new Set([id, id.replace(/~\d+$/, "")])) {
     try {
       return await json("GET", `/convcoa/passages?${new URLSearchParams({ collection, id: one, quote: quote ?? "" })}`);
@@ -75,7 +75,7 @@ async function passageOf(collection, { id, quote }) {
   return null;
 }
 
-/** A link to the page of a PDF, which the browser's own viewer shows. */
+/** A link to the page of a PDF, which opens in the browser's viewer. */
 function original(collection, { source, page }) {
   const address = `${path`/convcoa/collections/${collection}/files`}?${new URLSearchParams({ source })}`;
   return h(
@@ -132,7 +132,7 @@ function whole(citation, passage) {
   ];
 }
 
-/** What is known without the passage: the quote, or of a table's evidence the query and what it gave. */
+/** The evidence without its passage: the quote, or for a table the query and its result. */
 function alone(citation) {
   const sql = queryOf(citation);
   if (sql)
@@ -151,7 +151,7 @@ function alone(citation) {
   return [h("p.label", {}, "Quoted"), h("blockquote.quote", { dir: "auto" }, h("mark", {}, citation.quote))];
 }
 
-/** A text with spans marked; they count characters as Python does, so those beyond the basic plane count once. */
+/** A text with marked spans. As in Python, a character outside of the basic plane counts once. */
 function marked(text, spans) {
   const characters = Array.from(text);
   const out = [];

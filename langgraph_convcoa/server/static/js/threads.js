@@ -1,4 +1,4 @@
-// The list of conversations, and what can be done with the one that is open: rename, export, delete.
+// The list of conversations, and the menu of the open conversation: rename, export, delete.
 
 import { json, path } from "./api.js";
 import { at, fill, h, icon, line } from "./dom.js";
@@ -8,12 +8,12 @@ import { ask, drawer } from "./panels.js";
 const LISTED = 200;
 const TYPING = 300;
 
-/** What a conversation is called: its title, else its id. */
+/** The name of a conversation: its title, or else its id. */
 export function titleOf(thread) {
   return line(thread.metadata?.title || thread.thread_id, 120) || "Untitled";
 }
 
-/** A time as short as it can be: the hour of today, else the day. */
+/** A short form of a time: the time of day if it is today, otherwise the date. */
 export function shortTime(text, now = new Date()) {
   const time = new Date(text);
   if (Number.isNaN(time.getTime())) return "";
@@ -23,13 +23,13 @@ export function shortTime(text, now = new Date()) {
   return time.toLocaleDateString("en-GB", { day: "numeric", month: "short", year });
 }
 
-/** A text with the words of a search marked. */
+/** A text with the searched words marked. */
 function found(text, words) {
   const parts = words.split(/\s+/).map((word) => word.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"));
   return text.split(new RegExp(`(${parts.join("|")})`, "i")).map((part, n) => (n % 2 ? h("mark", {}, part) : part));
 }
 
-/** The list; `open(id)` opens a conversation, `current()` is the open one's id. */
+/** The list. `open(id)` opens a conversation; `current()` is the id of the open conversation. */
 export class Threads {
   constructor({ open, current, changed, gone }) {
     Object.assign(this, { open, current, changed, gone, list: [] });
@@ -47,7 +47,7 @@ export class Threads {
     });
   }
 
-  /** Read the list, or with words in the box what they are found in. */
+  /** Read the list, or, if the search box has words, the conversations that have these words. */
   async load() {
     const asked = (this.asked = (this.asked ?? 0) + 1);
     const words = at("search").value.trim();
@@ -56,7 +56,7 @@ export class Threads {
         ? json("GET", `/convcoa/threads?${new URLSearchParams({ words })}`)
         : json("POST", "/threads/search", { limit: LISTED, offset: 0 }),
     );
-    // A later question may be answered before.
+    // A later request may be answered before this one.
     if (!found || asked !== this.asked) return;
     this.show(words ? found.threads : found, words);
     if (!words) return;

@@ -1,4 +1,4 @@
-// One question and its answer on the page: the chain while it runs, the verified text as it comes, and what it cites.
+// One question and its answer on the page: the chain while it runs, the verified text as it arrives, and its sources.
 
 import { chainView, steps, summary, usageLine } from "./chain.js";
 import { append, at, fill, h, icon, line } from "./dom.js";
@@ -11,8 +11,8 @@ import { openSource, queryBlock, queryOf, shortSource } from "./source.js";
 const DOUBT = 9999;
 
 /**
- * A turn. `collection()` names the documents its evidence is in; `grew` is called when it takes more room; `replace(turn, text)`
- * asks a question in its place; `rate(turn, rating)` stores what a person thinks of its answer.
+ * A turn. `collection()` is the id of its collection; `grew` is called when it gets taller; `replace(turn, text)`
+ * asks a question in its place; `rate(turn, rating)` stores the user's rating of its answer.
  */
 export class Turn {
   constructor(question, { collection, grew, replace, rate }) {
@@ -51,7 +51,7 @@ export class Turn {
     );
   }
 
-  /** Begin, or begin anew after a decision; what was shown of an answer before is written again. */
+  /** Start, or start again after a decision. An answer that was partly shown is written again. */
   start() {
     this.running = true;
     this.text = "";
@@ -61,7 +61,7 @@ export class Turn {
     this.draw();
   }
 
-  /** Take an event of the stream. */
+  /** Handle an event of the stream. */
   take({ event, data }) {
     if (!data) return;
     if (event === "custom") this.progress(data);
@@ -90,7 +90,7 @@ export class Turn {
     this.status = "";
   }
 
-  /** Draw once for all events that came before the next frame. */
+  /** Draw once for all events that arrive before the next frame. */
   later() {
     if (this.frame) return;
     this.frame = requestAnimationFrame(() => {
@@ -99,7 +99,7 @@ export class Turn {
     });
   }
 
-  /** The end: what the store has kept of the turn. */
+  /** Show the finished turn as it is in the store. */
   finish(round) {
     this.running = false;
     const { answer: text = "", citations = [], evidence = [], chain = [], usage = null } = round;
@@ -117,7 +117,7 @@ export class Turn {
     this.draw();
   }
 
-  /** The end of one that was stopped, has failed, or waits: `after` is what can be done about it. */
+  /** Show a turn that was stopped, has failed or waits. `after` is the element with the possible actions. */
   halt(after) {
     this.running = false;
     this.text = "";
@@ -129,7 +129,7 @@ export class Turn {
   draw() {
     const { live, answer, foot } = this.parts;
     fill(live, this.running ? this.live() : null);
-    // A mark that is not complete yet is not shown.
+    // An incomplete citation mark is not shown.
     const text = this.running ? this.text.replace(/\[\d*$/, "") : this.text;
     const end = this.running && text ? h("span.caret", { "aria-hidden": "true" }) : null;
     const shown = markdown(this.doubted(text), (number) => this.mark(number));
@@ -229,7 +229,7 @@ export class Turn {
     ];
   }
 
-  /** Show the question in a box, to be asked anew in other words. */
+  /** Show the question in a box, so that it can be asked again in other words. */
   edit(text = this.question) {
     const box = h("textarea", { "aria-label": "Edited question", rows: "2", maxlength: "20000", dir: "auto" });
     box.value = text;
@@ -262,11 +262,11 @@ export class Turn {
     return h("button.chain-button", { type: "button", on: { click: () => this.openChain() } }, icon("chain"), text);
   }
 
-  /** Show the chain in the panel, where it is kept up to date while the turn runs. */
+  /** Show the chain in the panel, and update it while the turn runs. */
   openChain() {
     const view = () => chainView(this, { openEvidence: (id) => this.openEvidence(id), titleOf: (id) => this.titleOf(id) });
     if (this.panelOpen) {
-      // In place, so that neither the focus nor the place in the panel is lost.
+      // Update in place, so that neither the focus nor the scroll position is lost.
       const body = at("panel-body"),
         scrolled = body.scrollTop;
       fill(body, view());
@@ -281,7 +281,7 @@ export class Turn {
     openSource(citation, { collection: this.collection(), number, back });
   }
 
-  /** Show a piece of evidence of the chain, from which one gets back to the chain. */
+  /** Show a piece of evidence of the chain, with a way back to the chain. */
   openEvidence(id) {
     const n = this.citations.findIndex((citation) => citation.id === id);
     const known = this.citations[n] ?? this.evidence.find((entry) => entry.id === id) ?? { id, source: id, quote: "" };
@@ -300,7 +300,7 @@ export class Turn {
     say("Copied");
   }
 
-  /** Have a screen reader say the sentences that are complete. */
+  /** Let a screen reader say the complete sentences. */
   speak(text) {
     if (this.quiet) return;
     const rest = text.slice(this.said);
@@ -320,7 +320,7 @@ export class Turn {
     this.said += Math.max(end, 0);
   }
 
-  /** Take the turn off the page. */
+  /** Remove the turn from the page. */
   remove() {
     cancelAnimationFrame(this.frame);
     if (this.panelOpen) closePanel();
@@ -328,7 +328,7 @@ export class Turn {
   }
 }
 
-/** A card under a question: what happened, and what can be done. */
+/** A card under a question that says what happened, with buttons for the possible actions. */
 export function card(text, buttons, kind = "info") {
   return append(h(`div.card.${kind}`, { role: "group" }, h("p", { dir: "auto" }, line(text, 1000))), [
     h(

@@ -1,4 +1,4 @@
-// Files that come in, by the button or dropped on the page: sending, the progress of the job, and what was left out and why.
+// Uploads, by the button or by dropping files on the page: sending, the progress of the job, and the skipped files.
 
 import { RequestError, failure, json, path } from "./api.js";
 import { at, fill, h, icon, line } from "./dom.js";
@@ -9,7 +9,7 @@ const JOB = "convcoa-job";
 const MEGABYTE = 1_000_000;
 const NOT_READ = "files of this type are not read";
 
-/** Takes files to the collection that `target()` names; `done` is called when they are in. */
+/** Uploads files to the collection that `target()` names. `done` is called when they are indexed. */
 export class Upload {
   constructor({ info, target, done }) {
     Object.assign(this, { info, target, done, skipped: [] });
@@ -43,7 +43,7 @@ export class Upload {
     });
   }
 
-  /** Why a file is not even sent; "" where it is. */
+  /** The reason why a file is not sent; "" if it is sent. */
   refused(file) {
     const { max_mb: most, extensions: types } = this.info.upload ?? {};
     if (most && file.size > most * MEGABYTE)
@@ -70,7 +70,7 @@ export class Upload {
     }
   }
 
-  /** Send files in one request, whose progress only XMLHttpRequest tells. */
+  /** Send files in one request. Only XMLHttpRequest reports the progress of sending. */
   post(collection, files) {
     const form = new FormData();
     for (const file of files) form.append("files", file, file.name);
@@ -122,7 +122,7 @@ export class Upload {
     at("job").hidden = true;
   }
 
-  /** `done` and `total` are bytes, `files_done` and `files_total` count files. */
+  /** Show the progress. `done` and `total` are bytes; `files_done` and `files_total` are numbers of files. */
   show({
     status,
     done,

@@ -1,4 +1,4 @@
-// The empty conversation: what this is, what the collection holds, and questions to begin with.
+// The empty conversation: a short introduction, the contents of the collection, and suggested questions.
 
 import { fill, h, icon, line } from "./dom.js";
 import { describe } from "./library.js";
@@ -9,7 +9,7 @@ const WITH_A_MODEL =
 const WITHOUT =
   "Each question is looked up in the documents. The answer is their own sentences, word for word, each with its source.";
 
-/** Show it at a place; `ask(question)` asks one of the suggestions. */
+/** Show the welcome text in an element. `ask(question)` asks a suggested question. */
 export async function welcome(place, library, ask) {
   const here = library.current();
   const suggestions = h("ul.suggestions", { "aria-label": "Questions to begin with" });
