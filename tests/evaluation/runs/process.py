@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -71,8 +70,8 @@ def script(body: dict[str, Any]) -> Reply:
     return Reply(said, delay=0.02)
 
 
-def run(data: str, out: str, base_url: str, model: str, key: str, ready: Connection) -> None:
-    """Run all methods with an API key; says when it begins to ask, and that it has ended."""
+def run(data: str, out: str, base_url: str, model: str, key: str) -> None:
+    """Run all methods with an API key."""
     os.environ["OPENAI_API_KEY"] = key
     settings = RunPlan(
         data=data,
@@ -83,13 +82,4 @@ def run(data: str, out: str, base_url: str, model: str, key: str, ready: Connect
         run=RunSettings(concurrency=CONCURRENCY),
         judge=model,
     )
-    begun = False
-
-    def progress(done: int, total: int) -> None:
-        nonlocal begun
-        if not begun:
-            begun = True
-            ready.send("begin")
-
-    evaluate_methods(settings, methods=ALL_METHODS, encoder=WordEncoder(), progress=progress)
-    ready.send("end")
+    evaluate_methods(settings, methods=ALL_METHODS, encoder=WordEncoder(), progress=False)

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 import multiprocessing
-import os
 import random
 import signal
 import time
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.bounds import SECONDS, wait_until
 from tests.evaluation.runs.process import (
     CONCURRENCY,
     CONVERSATIONS,
@@ -26,9 +27,8 @@ from tests.evaluation.runs.process import (
     script,
     write_data,
 )
-from tests.openai_server import OpenAIServer
+from tests.openai_server import OpenAIServer, Reply
 
-WAIT_SECONDS = 120
 KILLS = 5
 
 
@@ -50,34 +50,30 @@ def paid(requests: Iterable[dict[str, Any]]) -> Counter[str]:
 class Runs:
     """Starts runs in processes of their own, each with its number as its API key."""
 
-    def __init__(self, data: Path, server: OpenAIServer) -> None:
+    def __init__(self, data: Path) -> None:
         self.context = multiprocessing.get_context("forkserver")
         self.context.set_forkserver_preload(["tests.evaluation.runs.process", "langchain_openai"])
-        self.data, self.server = data, server
+        self.data, self.server = data, OpenAIServer(self.reply)
         self.started = 0
+        self.most: int | None = None
 
-    def start(self, out: Path, kill_after: float | None = None) -> bool:
-        """Run; whether it came to its end."""
-        receiver, sender = self.context.Pipe(duplex=False)
-        self.started += 1
-        arguments = (str(self.data), str(out), self.server.base_url, "test", str(self.started), sender)
+    def reply(self, body: dict[str, Any]) -> Reply:
+        """Answer as the script says, but only so many requests of a start that is to be killed."""
+        held = self.most is not None and len(self.requests(self.started)) > self.most
+        return replace(script(body), delay=10 * SECONDS) if held else script(body)
+
+    def start(self, out: Path, most: int | None = None, wait: float = 0.0) -> None:
+        """Run to the end; or until so many requests are made, and be killed some time after the last of them."""
+        self.started, self.most = self.started + 1, most
+        arguments = (str(self.data), str(out), self.server.base_url, "test", str(self.started))
         process = self.context.Process(target=run, args=arguments, daemon=True)
         process.start()
-        sender.close()
-        if kill_after is None:
-            process.join(WAIT_SECONDS)
-            assert process.exitcode == 0
-            return True
-        assert receiver.poll(WAIT_SECONDS)
-        try:
-            assert receiver.recv() == "begin"
-        except EOFError:
-            pytest.fail("the run ended before it asked")
-        time.sleep(kill_after)
-        assert process.pid is not None
-        os.kill(process.pid, signal.SIGKILL)
-        process.join(WAIT_SECONDS)
-        return process.exitcode == 0
+        if most is not None:
+            wait_until(lambda: len(self.requests(self.started)) >= most or process.exitcode is not None, "the requests")
+            time.sleep(wait)
+            process.kill()
+        process.join(SECONDS)
+        assert process.exitcode == (0 if most is None else -signal.SIGKILL)
 
     def requests(self, start: int) -> list[dict[str, Any]]:
         """What a start asked the server for, in order."""
@@ -98,16 +94,16 @@ class Runs:
 @pytest.mark.timeout(600)
 def test_killed_runs_end_with_the_same_report_and_ask_again_only_what_was_under_way(tmp_path: Path) -> None:
     chance = random.Random(7)
-    data = write_data(tmp_path / "things")
-    with OpenAIServer(script) as server:
-        runs = Runs(data, server)
+    runs = Runs(write_data(tmp_path / "things"))
+    with runs.server as server:
+        begin = time.monotonic()
         runs.start(tmp_path / "whole")
-        killed_starts = []
+        once = paid(runs.requests(1))
+        a_request = (time.monotonic() - begin) / once.total()
         for _ in range(KILLS):
-            if runs.start(tmp_path / "killed", chance.uniform(0.1, 0.9)):
-                break
-            killed_starts.append(runs.started)
-        assert len(killed_starts) >= 3, "the run was over too soon to be killed"
+            # All of them together leave requests to be made, so that none comes to its end.
+            runs.start(tmp_path / "killed", chance.randint(1, once.total() // (KILLS + 1)), chance.uniform(0, 3 * a_request))
+        killed_starts = range(2, runs.started + 1)
         runs.start(tmp_path / "killed")
         asked = len(server.requests)
         first = (tmp_path / "killed" / "report.json").read_bytes()
@@ -118,7 +114,6 @@ def test_killed_runs_end_with_the_same_report_and_ask_again_only_what_was_under_
     assert killed["answered"] == CONVERSATIONS * TURNS * len(METHODS)
     assert without_times(whole) == without_times(killed)
     assert (tmp_path / "killed" / "report.json").read_bytes() == first
-    once = paid(runs.requests(1))
     in_all = sum((paid(runs.requests(start)) for start in range(2, runs.started + 1)), Counter())
     assert once.total() > killed["answered"]
     assert once <= in_all
