@@ -86,7 +86,7 @@ def _written(parts: GraphParts, state: ConvCoAState, text: str, reply: Reply, ch
     final, citations, checked, _ = finish(text, [], checker, reply["confirmed"])
     unsupported = [sentence.plain for sentence in checked if not sentence.stands]
     item: ChainItem = {
-        **chain_item(next(iter(parts.actions.actions)), state["plan"]["optimized_question"]),
+        **chain_item(next(iter(parts.actions)), state["plan"]["optimized_question"]),
         "answer": " ".join(sentence.plain for sentence in checked),
         "status": "unsupported" if unsupported else "corrected",
         "score": min((sentence.verdict.score for sentence in checked), default=0.0),
@@ -210,7 +210,7 @@ def remember(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, run
     ]
     evidence_memory = remember_evidence(state.get("evidence_memory") or [], found, entry["round"], settings.evidence_memory)
     costs = {**state["costs"], "remember": node_usage(time.perf_counter() - start)}
-    seconds = _turn_seconds(costs, state["findings"], parts.actions.actions)
+    seconds = _turn_seconds(costs, state["findings"], parts.actions)
     return {
         "messages": messages,
         "knowledge_set": knowledge.export(),

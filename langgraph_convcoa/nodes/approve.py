@@ -61,7 +61,7 @@ def with_approval(state: ConvCoAState, look_ups: list[Send]) -> list[Send]:
 
 def _plan(parts: GraphParts, state: ConvCoAState, runtime: TurnRuntime) -> Command[Any]:
     settings, plan = parts.settings(runtime), state["plan"]
-    [decided] = decide([_plan_review(state, chain_type(parts.actions.actions, settings.max_sub_questions))])
+    [decided] = decide([_plan_review(state, chain_type(parts.actions, settings.max_sub_questions))])
     if decided.type == "reject":
         items = [{**chain_item(**node), "status": "failed", "reason": decided.reason} for node in plan["nodes"]]
         return Command(update={"items": items, "reply": empty_reply(decided.sentence)}, goto="remember")
@@ -82,7 +82,7 @@ def _look_ups(parts: GraphParts, state: Any) -> Command[Any]:
     """Ask about look-ups. An edit changes the plan and the chain; a rejection becomes the finding of the look-up."""
     look_ups: list[ActionState] = state["look_ups"]
     reviewed = [look_up for look_up in look_ups if look_up["action"] in state["approve"]]
-    decisions = decide([_look_up_review(look_up, list(parts.actions.actions)) for look_up in reviewed])
+    decisions = decide([_look_up_review(look_up, list(parts.actions)) for look_up in reviewed])
     plan, items = {**state["plan"], "nodes": [*state["plan"]["nodes"]]}, [*state["items"]]
     sends = [Send(look_up["action"], look_up) for look_up in look_ups if look_up["action"] not in state["approve"]]
     findings: list[Finding] = []
@@ -166,19 +166,12 @@ def chain_type(actions: Collection[str], max_sub_questions: int) -> Any:
 
 
 class Review(NamedTuple):
-    """One thing that a person decides about.
+    """One thing that a person decides about."""
 
-    Attributes:
-        name: An action, `plan` or `answer`.
-        form: The model of its arguments, with their present values.
-        description: What will happen.
-        others: Names that an edit may put in the place of `name`.
-    """
-
-    name: str
-    form: type[BaseModel]
-    description: str
-    others: Sequence[str] = ()
+    name: str  # An action, `plan` or `answer`.
+    form: type[BaseModel]  # The model of its arguments, with their present values.
+    description: str  # What will happen.
+    others: Sequence[str] = ()  # Names that an edit may put in the place of `name`.
 
     @property
     def args(self) -> dict[str, Any]:

@@ -71,7 +71,7 @@ def recall(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runti
         "asked": asked.question,
         "asked_message_id": asked.message_id,
         # Kept in the state, because a turn is often resumed without the settings of its start.
-        "approve": check_approve(settings.approve, parts.actions.actions, config),
+        "approve": check_approve(settings.approve, parts.actions, config),
         "history": history,
         "knowledge_view": view,
         "shared": shared,
@@ -115,7 +115,7 @@ def _requests(parts: GraphParts, state: ConvCoAState, settings: ConvCoAContext) 
     if not settings.look_first or not parts.reasoner("plan", settings).uses_model:
         return {}
     question, history = state["asked"], tuple(pairs_of(state))
-    names = [name for name, action in parts.actions.actions.items() if action.looks_first and name not in state["approve"]]
+    names = [name for name, action in parts.actions.items() if action.looks_first and name not in state["approve"]]
     forms = parts.actions.recognised(question, history)
     requests = {}
     for name in [name for name in names if forms.get(name)] or [name for name in names if name not in forms]:
@@ -256,7 +256,7 @@ def planned_look_ups(parts: GraphParts, state: ConvCoAState, settings: ConvCoACo
     if not made["nodes"]:
         if any(finding["index"] == LOOKED for finding in state["findings"]):
             return []
-        action = next(iter(parts.actions.actions))
+        action = next(iter(parts.actions))
         return [to_action(state, LOOKED, chain_item(action, made["optimized_question"]), settings)]
     known = {entry["index"] for entry in (*still_recalled(state), *state["findings"], *looked_up(state))}
     return [to_action(state, index, node, settings) for index, node in enumerate(made["nodes"]) if index not in known]

@@ -41,23 +41,14 @@ _LONGEST_FACT = 300
 
 @dataclass(frozen=True)
 class GraphParts:
-    """The parts that the nodes of one graph share.
-
-    Attributes:
-        actions: Runs the actions.
-        reasoner: Gives the reasoner of a node, for the model that the settings name. Building a model may take a while.
-        without_model: Answers with quotes if the model is down.
-        verifier: Judges each sentence.
-        memory: The conversation memory.
-        defaults: Settings for runs that give no settings.
-    """
+    """The parts that the nodes of one graph share."""
 
     actions: ActionRunner
-    reasoner: Callable[[str, ConvCoAContext], Reasoner]
-    without_model: Reasoner
+    reasoner: Callable[[str, ConvCoAContext], Reasoner]  # (node, settings) -> its reasoner; may take a while to build a model.
+    without_model: Reasoner  # Answers with quotes if the model is down.
     verifier: Verifier
     memory: ConversationMemory
-    defaults: ConvCoAContext
+    defaults: ConvCoAContext  # Settings for runs that give no settings.
     _checkers: TTLCache[Any, Checker] = field(default_factory=lambda: TTLCache(_CHECKERS, _CHECKER_SECONDS), repr=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 

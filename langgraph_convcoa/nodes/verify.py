@@ -51,7 +51,7 @@ def verify(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runti
     else:
         checked = checker.check(plan["draft_answer"])
         found = evidence.found[LOOKED]
-        item = _item(found, found.action or next(iter(parts.actions.actions)), plan["optimized_question"])
+        item = _item(found, found.action or next(iter(parts.actions)), plan["optimized_question"])
         if found.error and not found.documents:
             item |= {"status": "failed", "reason": found.error}
         items, unsolved = verify_answer(item, checked, checker)

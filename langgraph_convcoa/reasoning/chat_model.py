@@ -102,6 +102,7 @@ class ChatModelReasoner(Reasoner):
         self._bound: dict[tuple[str, bool], Any] = {}
 
     def plan(self, request: PlanRequest, config: RunnableConfig | None = None) -> ActionChain:
+        """The chain, or the answer, in the JSON reply to a prompt `prompts/plan_*.md`."""
         messages = plan_messages(request)
         reply = self.ask(messages, CHAIN_SCHEMA, config, _stream(request.gate, whole_answer=False))
         chain = read_plan(reply, request)
@@ -120,6 +121,7 @@ class ChatModelReasoner(Reasoner):
         return chain or _single(request)
 
     def correct(self, request: CorrectRequest, config: RunnableConfig | None = None) -> Corrected:
+        """The corrections in the reply to `correct.md`, or to `confirm.md` for failed sentences of the planner's answer."""
         numbers = shown_numbers(request)
         messages, stream = correct_messages(request, numbers), _stream(request.gate, whole_answer=True, numbers=numbers)
         return read_corrections(self.ask(messages, _schema(request), config, stream), request, numbers)

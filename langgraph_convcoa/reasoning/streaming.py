@@ -50,8 +50,9 @@ class SentenceGate:
             # The pieces are small: no sentence has ended since the last call.
             return
         self._ended = ended
-        # The last sentence may be incomplete, and so may its last word.
-        checked = self._checker.check(text) if done else self._checker.check(_without_last_word(text))[:-1]
+        # The last sentence may go on, and so may its last word.
+        whole = text if done else text[: max(text.rfind(" "), text.rfind("\n"), 0)]
+        checked = self._checker.check(whole)[: None if done else -1]
         new = ""
         for sentence in checked[self._passed :]:
             if not sentence.stands or not any(map(str.isalnum, text)):
@@ -65,10 +66,6 @@ class SentenceGate:
         if new:
             self.shown += new
             self._show(new, self.message_id)
-
-
-def _without_last_word(text: str) -> str:
-    return text[: max(text.rfind(" "), text.rfind("\n"), 0)]
 
 
 class AnswerStream:

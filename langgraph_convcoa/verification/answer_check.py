@@ -133,28 +133,17 @@ _NO_CLAIM = Verdict(0.0, False)
 
 @dataclass(frozen=True)
 class CheckedSentence:
-    """A sentence of an answer, or a table or a block of code.
+    """A sentence of an answer, or a table or a block of code."""
 
-    Attributes:
-        before: The white space in front of the sentence.
-        text: The sentence with the marks of the evidence that supports it, each where the model put it.
-        plain: The sentence without marks.
-        claims: Whether it says anything that evidence could support.
-        cited: The numbers of its marks, each with the part of the sentence that the document supports.
-        removed: Number of marks that named no evidence.
-        named: The numbers that the model wrote, also those of documents that do not support it.
-        block: Whether it is a table or code.
-    """
-
-    before: str
-    text: str
-    plain: str
+    before: str  # The white space in front of it.
+    text: str  # The sentence with the marks of the evidence that supports it, each where the model put it.
+    plain: str  # The sentence without marks.
     verdict: Verdict
-    claims: bool
-    cited: Mapping[int, str]
-    removed: int = 0
-    named: Sequence[int] = ()
-    block: bool = False
+    claims: bool  # Whether it says anything that evidence could support.
+    cited: Mapping[int, str]  # The numbers of its marks, each with the part of the sentence that the document supports.
+    removed: int = 0  # Number of marks that named no evidence.
+    named: Sequence[int] = ()  # The numbers that the model wrote, also those of documents that do not support it.
+    block: bool = False  # Whether it is a table or code.
 
     @property
     def stands(self) -> bool:
