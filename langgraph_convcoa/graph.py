@@ -140,7 +140,7 @@ def build_graph(
     mended = [name for name in names if runner[name].repairs]
     for name, (work, awork) in _NODES.items():
         if name != "repair" or mended:
-            to = (*names, "verify", "remember") if name == "approve" else None
+            to = (*names, "verify", "answer", "remember") if name == "approve" else None
             graph.add_node(name, _as_node(parts, name, work, awork), destinations=to)
     for name in names:
         node, failed = _as_node(parts, name, act, aact), partial(act_failed, parts)
@@ -149,7 +149,7 @@ def build_graph(
     graph.add_edge(START, "recall")
     graph.add_edge("recall", "look")
     graph.add_edge("look", "plan")
-    graph.add_conditional_edges("plan", partial(after_plan, parts), [*names, "verify", "approve"])
+    graph.add_conditional_edges("plan", partial(after_plan, parts), [*names, "verify", "answer", "approve"])
     # Without a model, a sub-question that one action cannot answer goes to the next action.
     again = deeper if own.plans_over_evidence else names
     on = ["correct", "answer", "approve"]

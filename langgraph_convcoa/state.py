@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 import threading
 from collections.abc import Iterable
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, NotRequired, cast
 from uuid import UUID
 
 from langchain_core.callbacks import BaseCallbackHandler
@@ -82,6 +82,7 @@ class Plan(TypedDict):
     draft_answer: str
     self_contained: bool
     nodes: list[PlannedNode]
+    clarification: NotRequired[str]
 
 
 class Finding(TypedDict):
@@ -132,9 +133,13 @@ class ConvCoAInput(TypedDict, total=False):
 
 
 class ConvCoAOutput(TypedDict, total=False):
-    """The output, with the conversation as messages."""
+    """The output, with the conversation as messages.
+
+    If the turn asks back, `clarification` and `answer` are the question to the user; otherwise `clarification` is "".
+    """
 
     answer: str
+    clarification: str
     citations: list[Citation]
     unsupported: list[str]
     chain: list[ChainItem]
@@ -155,6 +160,8 @@ class ConvCoAState(ThreadState, total=False):
     # Lives for one step: a later turn given as messages must not read an old question.
     question: Annotated[str, EphemeralValue]
     asked: str
+    # If `asked` answers a question back: the earlier question and the question back. Otherwise "".
+    asked_back: str
     asked_message_id: str
     # Names of actions and nodes that a person approves.
     approve: list[str]
@@ -187,6 +194,16 @@ class ActionState(TypedDict):
     guess_answer: str
     action_input: str
     history: list[tuple[str, str]]
+
+
+def question_of(state: ConvCoAState) -> str:
+    """The question of the turn, with the earlier question and the question back if the user's message answers one."""
+    return "\n".join(filter(None, (state.get("asked_back"), state["asked"])))
+
+
+def clarification_of(plan: Plan) -> str:
+    """The question back to the user, if the plan is nothing else; otherwise ""."""
+    return "" if plan["nodes"] or plan["draft_answer"] else plan.get("clarification", "")
 
 
 def pairs_of(state: ConvCoAState | ActionState) -> list[tuple[str, str]]:

@@ -51,6 +51,17 @@ def direct(answer: str, optimized: str = "optimized?") -> str:
     return plan(final=answer, optimized=optimized)
 
 
+def asking(clarification: str, **more: Any) -> str:
+    """The reply of a planner that asks the user which meaning of the question is meant."""
+    return json.dumps({**json.loads(direct("")), "clarification": clarification, **more})
+
+
+VAGUE = "When was it described or introduced?"
+MARKED = "Do you mean the Hopfield network [1] or sparsemax [2]?"
+BACK = "Do you mean the Hopfield network or sparsemax?"
+"""A question with two meanings, the question back as a planner writes it, and as it is shown."""
+
+
 def corrections(*answers: str, supported: bool = True, final: str = "", first: int = 1) -> str:
     """The reply that settles what is open: answers numbered from `first`, each supported by [1], and the final answer."""
     status = "supported" if supported else "none"

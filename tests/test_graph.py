@@ -21,7 +21,22 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph_convcoa import ChatModelReasoner, ConvCoAContext, build_graph
 from langgraph_convcoa.errors import ConvCoAError, InputError, ModelError
 from tests import ROOT
-from tests.fakes import WORDS, KeywordRetriever, ScriptedModel, WaitingAction, WebAction, corrections, direct, node, plan, turn
+from tests.fakes import (
+    BACK,
+    MARKED,
+    VAGUE,
+    WORDS,
+    KeywordRetriever,
+    ScriptedModel,
+    WaitingAction,
+    WebAction,
+    asking,
+    corrections,
+    direct,
+    node,
+    plan,
+    turn,
+)
 
 HOPFIELD = "John Hopfield described the Hopfield network in 1982."
 SPARSEMAX = "Sparsemax was introduced by Martins and Astudillo in 2016."
@@ -588,3 +603,80 @@ def test_cited_sentences_that_nothing_bears_out_are_named() -> None:
 def test_what_no_graph_is_made_of_is_told_when_it_is_built(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ConvCoAError, match=message):
         build_graph(**arguments)
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+@pytest.mark.parametrize("streamed", [False, True])
+async def test_a_question_with_several_meanings_is_asked_back_and_the_next_message_answers_it(
+    asynchronous: bool, streamed: bool
+) -> None:
+    retriever = KeywordRetriever()
+    model = ScriptedModel(replies=[asking(MARKED), direct(f"{HOPFIELD[:-1]} [1].", "When was the network described?")])
+    graph = compiled(model, InMemorySaver(), retriever=retriever)
+    out = await turn(graph, VAGUE, thread(), asynchronous=asynchronous, streamed=streamed)
+    assert out["clarification"] == out["answer"] == out["messages"][-1].text == BACK
+    assert (out["citations"], out["unsupported"], [item["status"] for item in out["chain"]]) == ([], [], ["asked"])
+    assert (len(out["chain"][0]["evidence"]), out["usage"]["llm_calls"]) == (3, 1)
+    (kept,) = out["knowledge_set"]["Contextual knowledge set"]
+    assert (kept["sub_questions"], graph.get_state(thread()).values["evidence_memory"]) == ({}, [])
+
+    out = await turn(graph, "The network.", thread(), asynchronous=asynchronous, streamed=streamed)
+    assert (out["answer"], out["clarification"]) == (f"{HOPFIELD[:-1]} [1].", "")
+    whole = f"{VAGUE}\n{BACK}\nThe network."
+    assert retriever.asked[-1] == whole
+    assert model.prompts[-1].endswith(f"Question: {whole}\n")
+    assert "clarification" in model.prompts[0]
+    assert "clarification" not in model.prompts[1], "it never asks twice in a row"
+    (entry,) = out["knowledge_set"]["Contextual knowledge set"]
+    assert (entry["original_question"], entry["answer"]) == (whole, out["answer"])
+    assert [message.text for message in out["messages"]] == [VAGUE, BACK, "The network.", out["answer"]]
+
+
+@pytest.mark.parametrize(
+    ("reply", "context"),
+    [
+        (asking(MARKED, final_answer=f"{HOPFIELD[:-1]} [1]."), {}),
+        (asking(MARKED, chain=[node("Who introduced sparsemax?")]), {}),
+        (asking(BACK), {}),
+        (asking("Do you mean the first network [1] or the second [1][9]?"), {}),
+        (asking(MARKED), {"ask_back": False}),
+        (asking(MARKED), {"look_first": False}),
+        (asking(MARKED), {"k": 1}),
+    ],
+    ids=["an answer", "a step", "no evidence", "one piece", "switched off", "nothing looked up", "one piece found"],
+)
+def test_nothing_is_asked_back_without_evidence_that_differs_or_beside_an_answer(reply: str, context: Any) -> None:
+    model = ScriptedModel(replies=[reply, corrections(final=f"{HOPFIELD[:-1]} [1].")])
+    out = compiled(model).invoke({"question": VAGUE}, context=context)
+    assert (out["clarification"], BACK in out["answer"]) == ("", False)
+    assert "asked" not in {item["status"] for item in out["chain"]}
+
+
+def test_a_question_back_in_another_language_is_answered_over_messages_alone() -> None:
+    """Without a checkpointer, the mark is in the message of the question back."""
+    question, back = "Wann war it described oder introduced?", "Meinst du das Netz oder Sparsemax?"
+    model = ScriptedModel(replies=[asking(f"{back[:18]} [1] oder Sparsemax [2]?"), direct(f"{HOPFIELD[:-1]} [1].")])
+    graph = compiled(model)
+    out = graph.invoke({"messages": [HumanMessage(question)]}, context={"language": "German"})
+    assert out["clarification"] == back
+    assert "in German" in model.prompts[0].split("clarification")[1]
+    again = [*out["messages"], HumanMessage("Das Netz.")]
+    out = graph.invoke({"messages": again})
+    assert out["answer"] == f"{HOPFIELD[:-1]} [1]."
+    assert f"Question: {question}\n{back}\nDas Netz.\n" in model.prompts[1]
+    seen = graph.invoke({"messages": [*out["messages"], HumanMessage("Wer?")]}) if model.replies else out
+    assert seen["knowledge_set"]["Contextual knowledge set"][0]["original_question"].endswith("Das Netz.")
+
+
+def test_an_answer_to_a_question_back_is_resumed_and_other_threads_are_not_asked() -> None:
+    final = direct(f"{HOPFIELD[:-1]} [1].")
+    model = ScriptedModel(replies=[asking(MARKED), RuntimeError("down"), final, final])
+    graph = compiled(model, InMemorySaver())
+    graph.invoke({"question": VAGUE}, thread("a"))
+    with pytest.raises(ModelError):
+        graph.invoke({"question": "The network."}, thread("a"))
+    assert graph.invoke({"question": "The network?"}, thread("b"))["answer"] == f"{HOPFIELD[:-1]} [1]."
+    assert BACK not in model.prompts[-1]
+    out = graph.invoke(None, thread("a"))
+    assert f"{VAGUE}\n{BACK}\nThe network." in model.prompts[-1]
+    assert [message.text for message in out["messages"]][1:3] == [BACK, "The network."]

@@ -28,8 +28,8 @@ from langgraph_convcoa.chain import chain_item
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.memory.knowledge_set import LONGEST_QUESTION
 from langgraph_convcoa.nodes.parts import LOOKED, GraphParts, TurnRuntime, Update, finding, merge_findings
-from langgraph_convcoa.nodes.plan import by_way_of_approval, first_look_ups, recall_plan
-from langgraph_convcoa.state import ActionState, ConvCoAState, Finding, Plan, PlannedNode, empty_reply
+from langgraph_convcoa.nodes.plan import after_planned, recall_plan
+from langgraph_convcoa.state import ActionState, ConvCoAState, Finding, Plan, PlannedNode, clarification_of, empty_reply
 from langgraph_convcoa.text.clean import clean_value
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ def _plan(parts: GraphParts, state: ConvCoAState, runtime: TurnRuntime) -> Comma
     update: Update = {}
     if decided.type == "edit":
         edited: Plan = {**plan, "optimized_question": decided.args["optimized_question"], "nodes": decided.args["chain"]}
+        edited["clarification"] = decided.args.get("clarification", "")
         # An unchanged draft belongs to the old chain: it is dropped if the chain changed.
         old_draft = edited["nodes"] != plan["nodes"] and decided.args["draft_answer"] == plan["draft_answer"]
         edited["draft_answer"] = "" if old_draft else decided.args["draft_answer"]
@@ -57,7 +58,7 @@ def _plan(parts: GraphParts, state: ConvCoAState, runtime: TurnRuntime) -> Comma
         recalled = recall_plan(parts, state, edited, settings)
         state = {**state, "plan": edited, "recalled": recalled, "findings": looked}
         update = {"plan": edited, "recalled": recalled, "findings": Overwrite(looked)}
-    return Command(update=update, goto=by_way_of_approval(state, first_look_ups(parts, state, settings)) or "verify")
+    return Command(update=update, goto=after_planned(parts, state, settings))
 
 
 def _look_ups(parts: GraphParts, state: Any) -> Command[Any]:
@@ -89,7 +90,9 @@ def _look_ups(parts: GraphParts, state: Any) -> Command[Any]:
 
 def _plan_review(state: ConvCoAState, chain: Any) -> Review:
     plan, steps = state["plan"], len(state["plan"]["nodes"])
-    what = f"{steps} sub-question{'' if steps == 1 else 's'} to look up" if steps else "the answer at once"
+    asked = clarification_of(plan)
+    at_once = "a question back" if asked else "the answer at once"
+    what = f"{steps} sub-question{'' if steps == 1 else 's'} to look up" if steps else at_once
     lines = [f"The plan for “{state['asked']}”: {what}."]
     if plan["draft_answer"]:
         evidence = merge_findings(state["findings"]).documents
@@ -98,6 +101,7 @@ def _plan_review(state: ConvCoAState, chain: Any) -> Review:
         optimized_question=(NeededText, plan["optimized_question"]),
         chain=(chain, [dict(node) for node in plan["nodes"]]),
         draft_answer=(Text, plan["draft_answer"]),
+        **({"clarification": (Text, asked)} if asked else {}),
     )
     return Review("plan", form, "\n".join(lines))
 

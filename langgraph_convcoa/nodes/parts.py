@@ -24,7 +24,7 @@ from langgraph_convcoa.chain import ChainItem
 from langgraph_convcoa.context import ConvCoAContext
 from langgraph_convcoa.memory.conversation_memory import ConversationMemory
 from langgraph_convcoa.reasoning.base import Reasoner
-from langgraph_convcoa.state import ActionState, ConvCoAState, Finding, pairs_of
+from langgraph_convcoa.state import ActionState, ConvCoAState, Finding, pairs_of, question_of
 from langgraph_convcoa.verification.answers import Checker, SentenceGate
 from langgraph_convcoa.verification.verifier import Verifier
 
@@ -67,9 +67,9 @@ class GraphParts:
         """The checker of this turn's answer. The nodes of a turn share it, so that no sentence is judged twice."""
         evidence, history = merge_findings(state["findings"]).documents, pairs_of(state)
         texts = tuple((str(document.id), document.page_content) for document in evidence)
-        key = (texts, tuple(history), state["asked"], settings.threshold)
+        key = (texts, tuple(history), question_of(state), settings.threshold)
         with self._lock:
-            new = Checker(evidence, history, self.verifier, state["asked"], settings.threshold)
+            new = Checker(evidence, history, self.verifier, question_of(state), settings.threshold)
             return self._checkers.setdefault(key, new)
 
     def gate(

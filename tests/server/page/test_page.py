@@ -15,7 +15,7 @@ import pytest
 
 from langgraph_convcoa.server.guard import Access
 from tests.bounds import SECONDS, started, wait_until
-from tests.fakes import corrections, node, plan
+from tests.fakes import BACK, MARKED, VAGUE, asking, corrections, direct, node, plan
 from tests.server.page.browser import Script, Watched, watched
 from tests.server.served import ANSWER, QUESTION, Served, served
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page, Route
 
 TITLE = "#title"
+LABEL = "A question back: your next message answers it"
 
 
 def ask(page: Page, question: str = QUESTION) -> None:
@@ -146,6 +147,20 @@ def test_the_chain_says_what_became_of_each_guess(page: Page, talk: Served) -> N
     page.locator("#panel .found").wait_for()
     page.get_by_role("button", name="Back").click()
     assert steps.count() == 3
+
+
+def test_a_question_back_is_shown_as_one_and_the_next_message_answers_it(page: Page, talk: Served) -> None:
+    with replies(talk, asking(MARKED), direct(ANSWER)):
+        ask(page, VAGUE)
+        answered(page)
+        assert page.locator(".answer.asked").inner_text().split("\n") == [LABEL, "", BACK]
+        page.reload()
+        answered(page)
+        assert page.locator(".answer.asked").count() == 1
+        ask(page, "The network.")
+        answered(page, 2)
+    assert page.locator(".answer.asked").count() == 1
+    assert "1982" in page.locator(".turn").nth(1).locator(".answer").inner_text()
 
 
 @pytest.mark.slow
