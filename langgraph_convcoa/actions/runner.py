@@ -78,12 +78,6 @@ class ActionRunner:
                 found[name] = name
         return found
 
-    def looking(self, question: str, history: Sequence[tuple[str, str]], but: Collection[str] = ()) -> list[str]:
-        """The actions to ask about a question before the plan. If some of them recognise it, only these are asked."""
-        names = [name for name, action in self.actions.items() if action.looks_first and name not in but]
-        forms = self.recognised(question, history)
-        return [name for name in names if forms.get(name)] or [name for name in names if name not in forms]
-
     def recognised(self, question: str, history: Sequence[tuple[str, str]]) -> dict[str, bool]:
         """Name -> whether the question has the form that the action takes; only for actions that take one form."""
         found = {}

@@ -24,17 +24,17 @@ from langgraph_convcoa.memory.evidence import remember_evidence
 from langgraph_convcoa.memory.knowledge_set import CLARIFICATION, Citation, ContextualKnowledgeSet, RoundExtra
 from langgraph_convcoa.nodes.approve import NeededText, Review, arguments, decide
 from langgraph_convcoa.nodes.correct import STANDS_IN
-from langgraph_convcoa.nodes.parts import LOOKED, GraphParts, TurnRuntime, Update, emit, merge_findings, show
+from langgraph_convcoa.nodes.runtime import GraphParts, TurnRuntime, Update, emit, show
+from langgraph_convcoa.reasoning.usage import NodeUsage, node_usage, total_usage
 from langgraph_convcoa.state import (
+    LOOKED,
     ConvCoAState,
     Finding,
-    NodeUsage,
     Reply,
     clarification_of,
-    node_usage,
+    merge_findings,
     pairs_of,
     question_of,
-    total_usage,
 )
 from langgraph_convcoa.text.citations import CitationFilter, without_marks
 from langgraph_convcoa.text.words import STOPS

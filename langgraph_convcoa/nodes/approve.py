@@ -27,9 +27,20 @@ from pydantic import (
 from langgraph_convcoa.chain import chain_item
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.memory.knowledge_set import LONGEST_QUESTION
-from langgraph_convcoa.nodes.parts import LOOKED, GraphParts, TurnRuntime, Update, finding, merge_findings
-from langgraph_convcoa.nodes.plan import after_planned, recall_plan
-from langgraph_convcoa.state import ActionState, ConvCoAState, Finding, Plan, PlannedNode, clarification_of, empty_reply
+from langgraph_convcoa.nodes.plan import planned_look_ups, recall_plan, with_approval, without_look_ups
+from langgraph_convcoa.nodes.runtime import GraphParts, TurnRuntime, Update
+from langgraph_convcoa.state import (
+    LOOKED,
+    ActionState,
+    ConvCoAState,
+    Finding,
+    Plan,
+    PlannedNode,
+    clarification_of,
+    empty_reply,
+    finding,
+    merge_findings,
+)
 from langgraph_convcoa.text.clean import clean_value
 
 if TYPE_CHECKING:
@@ -58,7 +69,9 @@ def _plan(parts: GraphParts, state: ConvCoAState, runtime: TurnRuntime) -> Comma
         recalled = recall_plan(parts, state, edited, settings)
         state = {**state, "plan": edited, "recalled": recalled, "findings": looked}
         update = {"plan": edited, "recalled": recalled, "findings": Overwrite(looked)}
-    return Command(update=update, goto=after_planned(parts, state, settings))
+    return Command(
+        update=update, goto=with_approval(state, planned_look_ups(parts, state, settings)) or without_look_ups(state)
+    )
 
 
 def _look_ups(parts: GraphParts, state: Any) -> Command[Any]:

@@ -127,10 +127,10 @@ class Reasoner:
     `config` to every model call, so that callbacks, usage counts and streams work.
 
     Attributes:
-        plans_over_evidence: Whether the question is looked up before it is planned.
+        uses_model: Whether a model reads the evidence. Then the question is looked up before it is planned.
     """
 
-    plans_over_evidence: bool = True
+    uses_model: bool = True
 
     def plan(self, request: PlanRequest, config: RunnableConfig | None = None) -> ActionChain:
         """The chain of sub-questions, or the answer."""

@@ -16,7 +16,7 @@ from langchain_openai import ChatOpenAI
 from langgraph_convcoa.errors import ModelError, RetrievalError
 from langgraph_convcoa.reasoning.chat_model import AnswerStream, ChatModelReasoner, streamed_answer
 from langgraph_convcoa.reasoning.parsing import CHAIN_SCHEMA
-from langgraph_convcoa.state import UsageCounter
+from langgraph_convcoa.reasoning.usage import UsageCounter
 from tests.fakes import ScriptedModel
 from tests.openai_server import OpenAIServer, Reply
 

@@ -76,8 +76,7 @@ class ExtractiveReasoner(Reasoner):
         'Hopfield networks were introduced in 1982.'
     """
 
-    plans_over_evidence = False
-    """It plans by the question's words alone."""
+    uses_model = False
 
     def __init__(self, encoder: SentenceEncoder | None = None, max_words: int = 60, *, min_coverage: float = 0.25) -> None:
         if max_words < 10:
