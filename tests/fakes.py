@@ -51,15 +51,13 @@ def direct(answer: str, optimized: str = "optimized?") -> str:
     return plan(final=answer, optimized=optimized)
 
 
-def asking(clarification: str, **more: Any) -> str:
+VAGUE, BACK = "When was it described or introduced?", "Do you mean the Hopfield network or sparsemax?"
+"""A question with two meanings, and the question back that `asking` gives by default."""
+
+
+def asking(clarification: str = BACK, **more: Any) -> str:
     """The reply of a planner that asks the user which meaning of the question is meant."""
     return json.dumps({**json.loads(direct("")), "clarification": clarification, **more})
-
-
-VAGUE = "When was it described or introduced?"
-MARKED = "Do you mean the Hopfield network [1] or sparsemax [2]?"
-BACK = "Do you mean the Hopfield network or sparsemax?"
-"""A question with two meanings, the question back as a planner writes it, and as it is shown."""
 
 
 def corrections(*answers: str, supported: bool = True, final: str = "", first: int = 1) -> str:

@@ -19,20 +19,9 @@ from pydantic import BaseModel
 from langgraph_convcoa import HopfieldRetriever, VerifiedAnswers, build_graph, convcoa_tool
 from langgraph_convcoa.agent import NOTHING_FOUND
 from langgraph_convcoa.errors import InputError
+from tests import fakes
 from tests.fake_encoder import WordEncoder
-from tests.fakes import (
-    BACK,
-    FACTS,
-    MARKED,
-    VAGUE,
-    WORDS,
-    KeywordRetriever,
-    ScriptedModel,
-    asking,
-    corrections,
-    direct,
-    documents,
-)
+from tests.fakes import FACTS, WORDS, KeywordRetriever, ScriptedModel, corrections, direct, documents
 
 TRUE, FALSE, ALSO_TRUE = "John Hopfield described the Hopfield network in 1982.", "He was born on Mars.", "It stores patterns."
 DRAFT = f"{TRUE} {FALSE} {ALSO_TRUE}"
@@ -325,8 +314,8 @@ def test_the_graph_as_a_tool_gives_the_answer_with_its_sources(asynchronous):
 
 
 def test_the_graph_as_a_tool_asks_back():
-    graph = build_graph(model=ScriptedModel(replies=[asking(MARKED)]), retriever=KeywordRetriever(), verifier=WORDS).compile()
-    assert convcoa_tool(graph).invoke({"question": VAGUE}) == BACK
+    graph = build_graph(model=ScriptedModel(replies=[fakes.asking()]), retriever=KeywordRetriever(), verifier=WORDS).compile()
+    assert convcoa_tool(graph).invoke({"question": fakes.VAGUE}) == fakes.BACK
 
 
 def test_the_graph_as_a_tool_names_what_is_not_verified():

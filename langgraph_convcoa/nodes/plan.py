@@ -277,7 +277,7 @@ def looked_up(state: ConvCoAState) -> list[Finding]:
     looked = [finding for finding in state["findings"] if finding["index"] == LOOKED and finding["documents"]]
     if len(looked) != 1:
         return []
-    asked = sorted(content_words(state["asked"]))
+    asked = sorted(content_words(question_of(state)))
     return [
         {**looked[0], "index": index, "depth": 1, "seconds": 0.0}
         for index, node in enumerate(state["plan"]["nodes"])

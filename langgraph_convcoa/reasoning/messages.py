@@ -14,7 +14,7 @@ from langgraph_convcoa.chain import SOLVED, ActionChain, ChainItem
 from langgraph_convcoa.reasoning.base import Corrected, Correction, CorrectRequest, PlanRequest, RepairRequest
 from langgraph_convcoa.reasoning.excerpts import Excerpt, excerpts, fence, unfenced
 from langgraph_convcoa.reasoning.parsing import parse_chain, parse_corrections, parse_inputs, without_thought
-from langgraph_convcoa.text.citations import cited_parts, without_marks
+from langgraph_convcoa.text.citations import without_marks
 from langgraph_convcoa.text.clean import cut_field, flat
 from langgraph_convcoa.text.words import content_words
 from langgraph_convcoa.verification.sentences import renumbered
@@ -69,17 +69,14 @@ def plan_again_messages(messages: Sequence[BaseMessage], reply: str) -> list[Bas
 def read_plan(reply: str, request: PlanRequest) -> ActionChain | None:
     """The chain in a model's reply to `plan_messages`; None if it holds none.
 
-    A question back to the user counts if it may be asked, names at least two pieces of evidence, and no answer comes with it.
+    A question back to the user counts if it may be asked and no answer comes with it.
     """
     actions, most = list(request.actions), request.max_sub_questions
     chain = parse_chain(without_thought(reply), question=request.question, actions=actions, max_sub_questions=most)
     if chain is None or not chain.clarification:
         return chain
     asked = without_marks(chain.clarification)
-    named = {number for _, numbers in cited_parts(chain.clarification) for number in numbers}
-    several = len(named & {*range(1, len(request.evidence) + 1)}) > 1
-    answered = chain.nodes or without_marks(chain.draft_answer) not in ("", asked)
-    if not request.may_ask or not several or answered:
+    if not request.may_ask or chain.nodes or without_marks(chain.draft_answer) not in ("", asked):
         return chain.model_copy(update={"clarification": ""})
     return chain.model_copy(update={"clarification": asked, "draft_answer": ""})
 

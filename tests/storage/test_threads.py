@@ -20,7 +20,7 @@ from langgraph_convcoa.state import ConvCoAState, ThreadState
 from langgraph_convcoa.storage import FORMAT
 from langgraph_convcoa.storage.threads import Threads, file_as_values, lasting_fields, read_thread_file, thread_as_markdown
 from langgraph_convcoa.storage.turns import OUTPUT_FIELDS
-from tests.fakes import BACK, MARKED, VAGUE, KeywordRetriever, ScriptedModel, asking, direct, node, plan
+from tests.fakes import BACK, VAGUE, KeywordRetriever, ScriptedModel, asking, direct, node, plan
 
 WHEN = "When was the Hopfield network described?"
 SECRET = "xyzzyplugh"
@@ -57,7 +57,7 @@ def test_a_finished_turn_leaves_nothing_in_the_fields_that_do_not_last() -> None
 
 
 def test_a_question_back_is_exported_and_answered_in_the_imported_thread(tmp_path: Path) -> None:
-    store, model = tmp_path / "s.sqlite", ScriptedModel(replies=[asking(MARKED), direct("It was described in 1982 [1].")])
+    store, model = tmp_path / "s.sqlite", ScriptedModel(replies=[asking(), direct("It was described in 1982 [1].")])
     graph = build_graph(model=model, retriever=KeywordRetriever())
     with Session(graph, None, "a", store) as conversation:
         assert conversation.ask(VAGUE)["clarification"] == conversation.last()["clarification"] == BACK

@@ -15,7 +15,7 @@ import pytest
 
 from langgraph_convcoa.server.guard import Access
 from tests.bounds import SECONDS, started, wait_until
-from tests.fakes import BACK, MARKED, VAGUE, asking, corrections, direct, node, plan
+from tests.fakes import BACK, VAGUE, asking, corrections, direct, node, plan
 from tests.server.page.browser import Script, Watched, watched
 from tests.server.served import ANSWER, QUESTION, Served, served
 
@@ -150,7 +150,7 @@ def test_the_chain_says_what_became_of_each_guess(page: Page, talk: Served) -> N
 
 
 def test_a_question_back_is_shown_as_one_and_the_next_message_answers_it(page: Page, talk: Served) -> None:
-    with replies(talk, asking(MARKED), direct(ANSWER)):
+    with replies(talk, asking(), direct(ANSWER)):
         ask(page, VAGUE)
         answered(page)
         assert page.locator(".answer.asked").inner_text().split("\n") == [LABEL, "", BACK]
