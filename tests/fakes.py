@@ -52,11 +52,10 @@ def direct(answer: str, optimized: str = "optimized?") -> str:
 
 
 VAGUE, BACK = "When was it described or introduced?", "Do you mean the Hopfield network or sparsemax?"
-"""A question with two meanings, and the question back that `asking` gives by default."""
 
 
 def asking(clarification: str = BACK, **more: Any) -> str:
-    """The reply of a planner that asks the user which meaning of the question is meant."""
+    """The reply of a planner that asks the user back, such as about `VAGUE`."""
     return json.dumps({**json.loads(direct("")), "clarification": clarification, **more})
 
 

@@ -592,11 +592,9 @@ def test_what_no_graph_is_made_of_is_told_when_it_is_built(arguments: dict[str, 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
 @pytest.mark.parametrize("streamed", [False, True])
-async def test_a_question_with_several_meanings_is_asked_back_and_the_next_message_answers_it(
-    asynchronous: bool, streamed: bool
-) -> None:
-    retriever = KeywordRetriever()
-    model = ScriptedModel(replies=[fakes.asking(), direct(f"{HOPFIELD[:-1]} [1].")])
+async def test_a_vague_question_is_asked_back_and_the_next_message_answers_it(asynchronous: bool, streamed: bool) -> None:
+    retriever, final = KeywordRetriever(), direct(f"{HOPFIELD[:-1]} [1].")
+    model = ScriptedModel(replies=[fakes.asking(), RuntimeError("down"), fakes.asking(), final])
     graph = compiled(model, InMemorySaver(), retriever=retriever)
     out = await turn(graph, fakes.VAGUE, thread(), asynchronous=asynchronous, streamed=streamed)
     assert out["clarification"] == out["answer"] == out["messages"][-1].text == fakes.BACK
@@ -604,12 +602,15 @@ async def test_a_question_with_several_meanings_is_asked_back_and_the_next_messa
     assert (len(out["chain"][0]["evidence"]), out["usage"]["llm_calls"]) == (3, 1)
     (kept,) = out["knowledge_set"]["Contextual knowledge set"]
     assert (kept["sub_questions"], graph.get_state(thread()).values["evidence_memory"]) == ({}, [])
-    out = await turn(graph, "The network.", thread(), asynchronous=asynchronous, streamed=streamed)
+    with pytest.raises(ModelError):
+        await turn(graph, "The network.", thread(), asynchronous=asynchronous, streamed=streamed)
+    await turn(graph, fakes.VAGUE, thread("another user"))
+    out = await turn(graph, None, thread(), asynchronous=asynchronous, streamed=streamed)
     assert (out["answer"], out["clarification"]) == (f"{HOPFIELD[:-1]} [1].", "")
     whole = f"{fakes.VAGUE}\n{fakes.BACK}\nThe network."
-    assert retriever.asked[-1] == whole
+    assert retriever.asked == [fakes.VAGUE, whole, fakes.VAGUE]
     assert model.prompts[-1].endswith(f"Question: {whole}\n")
-    assert ["clarification" in prompt for prompt in model.prompts] == [True, False], "it never asks twice in a row"
+    assert ["clarification" in prompt for prompt in model.prompts] == [True, False, True, False], "never twice in a row"
     (entry,) = out["knowledge_set"]["Contextual knowledge set"]
     assert (entry["original_question"], entry["answer"]) == (whole, out["answer"])
     assert [message.text for message in out["messages"]] == [fakes.VAGUE, fakes.BACK, "The network.", out["answer"]]
@@ -624,7 +625,6 @@ async def test_a_question_with_several_meanings_is_asked_back_and_the_next_messa
         (fakes.asking(), {"look_first": False}),
         (fakes.asking(), {"k": 1}),
     ],
-    ids=["an answer", "a step", "switched off", "nothing looked up", "one piece"],
 )
 def test_nothing_is_asked_back_without_evidence_that_differs_or_beside_an_answer(reply: str, context: Any) -> None:
     model = ScriptedModel(replies=[reply, corrections(final=f"{HOPFIELD[:-1]} [1].")])
@@ -633,7 +633,6 @@ def test_nothing_is_asked_back_without_evidence_that_differs_or_beside_an_answer
 
 
 def test_a_question_back_in_another_language_is_answered_over_messages_alone() -> None:
-    """Without a checkpointer, the mark is in the message of the question back."""
     final = direct(f"{HOPFIELD[:-1]} [1].")
     model = ScriptedModel(replies=[fakes.asking("Meinst du das Netz [1] oder Sparsemax [2]?"), final])
     out = compiled(model).invoke({"messages": [HumanMessage(fakes.VAGUE)]}, context={"language": "German"})
@@ -641,17 +640,3 @@ def test_a_question_back_in_another_language_is_answered_over_messages_alone() -
     assert "in German" in model.prompts[0].split("clarification")[1]
     compiled(model).invoke({"messages": [*out["messages"], HumanMessage("Das Netz.")]})
     assert f"Question: {fakes.VAGUE}\n{out['clarification']}\nDas Netz.\n" in model.prompts[1]
-
-
-def test_an_answer_to_a_question_back_is_resumed_and_other_threads_are_not_asked() -> None:
-    final = direct(f"{HOPFIELD[:-1]} [1].")
-    model = ScriptedModel(replies=[fakes.asking(), RuntimeError("down"), final, final])
-    graph = compiled(model, InMemorySaver())
-    graph.invoke({"question": fakes.VAGUE}, thread("a"))
-    with pytest.raises(ModelError):
-        graph.invoke({"question": "The network."}, thread("a"))
-    graph.invoke({"question": "The network?"}, thread("b"))
-    assert fakes.BACK not in model.prompts[-1]
-    out = graph.invoke(None, thread("a"))
-    assert f"{fakes.VAGUE}\n{fakes.BACK}\nThe network." in model.prompts[-1]
-    assert [message.text for message in out["messages"]][1:3] == [fakes.BACK, "The network."]

@@ -113,8 +113,7 @@ def test_a_sentence_that_no_evidence_supports_is_marked_where_it_stands(out: Con
 
 
 def test_a_question_back_says_that_the_next_message_answers_it(out: Console, err: Console) -> None:
-    with TurnView(out, err) as view:
-        view.finish({"answer": "Which one?", "clarification": "Which one?"})
+    TurnView(out, err).finish({"answer": "Which one?", "clarification": "Which one?"})
     assert (shown(out), "the next message of this conversation" in shown(err)) == ("Which one?\n", True)
 
 

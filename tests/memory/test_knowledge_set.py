@@ -163,7 +163,6 @@ def test_the_answer_to_a_question_back_goes_on_with_its_question() -> None:
     assert (asked.question, asked.asked_back, asked.history) == ("c", "b\nWhich?", [("a", "A")])
     asked = read_conversation("d", [*messages, AIMessage("C")])
     assert (asked.asked_back, asked.history) == ("", [("a", "A"), ("b c", "C")])
-    assert read_conversation("d", messages, abandoned="2").asked_back == "b\nWhich?"
 
 
 def test_the_question_of_an_unfinished_turn_is_taken_out() -> None:

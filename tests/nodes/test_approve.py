@@ -197,8 +197,7 @@ def test_a_question_back_is_approved_as_a_plan_and_as_an_answer(name: str, decis
     assert asked(out)[0]["args"]["clarification" if name == "plan" else "answer"] == fakes.BACK
     out = decide(graph, decision)
     assert (out["answer"], out["clarification"]) == (said, said if statuses == ["asked"] else "")
-    assert [item["status"] for item in out["chain"]] == statuses
-    assert len(model.prompts) == 1
+    assert ([item["status"] for item in out["chain"]], len(model.prompts)) == (statuses, 1)
 
 
 def test_what_is_to_be_approved_is_not_looked_up_before_the_plan() -> None:
