@@ -1,7 +1,8 @@
 """The graph: one conversational turn as a state machine (Pan et al. 2024b, section 3, Pan et al. 2024a, algorithm 1).
 
 To follow a question, read `build_graph` and the routers below it, then `nodes/plan.py` (recall, look, plan and the nodes of
-the actions), `reasoning/chat_model.py`, `nodes/verify.py`, `nodes/correct.py` and `nodes/answer.py` (answer and remember).
+the actions), `reasoning/chat_model.py` (the model calls), `nodes/verify.py` with `verification/answer_check.py`,
+`nodes/correct.py` and `nodes/answer.py` (answer and remember). `state.py` has the fields of the state.
 """
 
 from __future__ import annotations
@@ -26,22 +27,9 @@ from langgraph_convcoa.context import ConvCoAContext, check_approve, context_of
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.memory.conversation_memory import ConversationMemory
 from langgraph_convcoa.nodes.answer import answer, remember
-from langgraph_convcoa.nodes.approve import approve
+from langgraph_convcoa.nodes.approve import approve, with_approval, without_look_ups
 from langgraph_convcoa.nodes.correct import acorrect, arepair, broken_inputs, correct, repair
-from langgraph_convcoa.nodes.plan import (
-    aact,
-    act,
-    act_failed,
-    alook,
-    aplan,
-    look,
-    plan,
-    planned_look_ups,
-    recall,
-    to_action,
-    with_approval,
-    without_look_ups,
-)
+from langgraph_convcoa.nodes.plan import aact, act, act_failed, alook, aplan, look, plan, planned_look_ups, recall, to_action
 from langgraph_convcoa.nodes.runtime import GraphParts, as_node
 from langgraph_convcoa.nodes.verify import verify
 from langgraph_convcoa.reasoning.base import Reasoner
@@ -49,15 +37,7 @@ from langgraph_convcoa.reasoning.chat_model import ChatModelReasoner
 from langgraph_convcoa.reasoning.extractive.reasoner import ExtractiveReasoner
 from langgraph_convcoa.reasoning.models import ChatModel
 from langgraph_convcoa.retrieval.encoders.base import Encoder
-from langgraph_convcoa.state import (
-    ActionState,
-    ConvCoAInput,
-    ConvCoAOutput,
-    ConvCoAState,
-    merge_findings,
-    pairs_of,
-    question_of,
-)
+from langgraph_convcoa.state import ActionState, ConvCoAInput, ConvCoAOutput, ConvCoAState, merge_findings, pairs_of
 from langgraph_convcoa.verification.trained import as_verifier
 from langgraph_convcoa.verification.verifier import Verifier
 
@@ -121,18 +101,18 @@ def build_graph(
         'hopfield'
     """
     runner = ActionRunner(as_actions(retriever, actions))
-    names = list(runner.actions)
+    names = list(runner)
     if taken := [name for name in names if name in _NODES]:
         raise InputError(f"an action cannot be called {taken[0]!r}: a node of the graph has that name")
-    settings_model = context_of(runner.actions.values())
-    own_documents = runner.actions.get("knowledge_retrieval")
+    settings_model = context_of(runner.values())
+    own_documents = runner.get("knowledge_retrieval")
     without_model = ExtractiveReasoner(own_documents.encoder if own_documents else None)
     _check_models(model, models, base_url, adapter, reasoner)
     own = reasoner or without_model
     if model is not None:
         own = ChatModelReasoner(model, base_url=base_url, load_in_8bit=load_in_8bit, adapter=adapter)
     defaults = _settings(context, settings_model)
-    check_approve(defaults.approve, runner.actions)
+    check_approve(defaults.approve, runner)
     parts = GraphParts(
         actions=runner,
         reasoner=_reasoner_of(own, models or {}, base_url, load_in_8bit),
@@ -164,7 +144,7 @@ def build_graph(
         failed = partial(act_failed, parts)
         add(name, act, aact, input_schema=ActionState, retry_policy=_LOOK_UP_AGAIN, error_handler=failed)
 
-    on = ["correct", "answer", "approve"]
+    to_answer = ["correct", "answer", "approve"]
     graph.add_edge(START, "recall")
     graph.add_edge("recall", "look")
     graph.add_edge("look", "plan")
@@ -172,9 +152,9 @@ def build_graph(
     for name in names:
         graph.add_edge(name, "verify")
     again = [*(deeper if own.uses_model else names), *(["repair"] if repaired else [])]
-    graph.add_conditional_edges("verify", partial(after_verify, parts), [*again, *on])
+    graph.add_conditional_edges("verify", partial(after_verify, parts), [*again, *to_answer])
     if repaired:
-        graph.add_conditional_edges("repair", partial(after_repair, parts), [*dict.fromkeys((*repaired, *deeper)), *on])
+        graph.add_conditional_edges("repair", partial(after_repair, parts), [*dict.fromkeys((*repaired, *deeper)), *to_answer])
     graph.add_edge("correct", "answer")
     graph.add_edge("answer", "remember")
     graph.add_edge("remember", END)
@@ -236,8 +216,8 @@ def _other_actions(parts: GraphParts, state: ConvCoAState, settings: ConvCoACont
     reasoner, history = parts.reasoner("plan", settings), pairs_of(state)
     if reasoner.uses_model:
         return []
-    forms = parts.actions.recognised(question_of(state), history)
-    names = [name for name in parts.actions.actions if forms.get(name, True)]
+    forms = parts.actions.recognised(state["asked"], history)
+    names = [name for name in parts.actions if forms.get(name, True)]
     if len(names) == 1:
         return []
     evidence = merge_findings(state["findings"])
@@ -255,7 +235,7 @@ def _other_actions(parts: GraphParts, state: ConvCoAState, settings: ConvCoACont
 
 def _query_encoder(runner: ActionRunner) -> Encoder | None:
     """The first encoder of an action that can encode questions; None if there is none."""
-    encoders = (action.encoder for action in runner.actions.values())
+    encoders = (action.encoder for action in runner.values())
     return next((encoder for encoder in encoders if hasattr(encoder, "encode_queries")), None)
 
 

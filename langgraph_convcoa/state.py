@@ -116,24 +116,22 @@ class ConvCoAState(ThreadState, total=False):
 
     # Lives for one step: a later turn given as messages must not read an old question.
     question: Annotated[str, EphemeralValue]
-    asked: str
-    # If `asked` answers a question back: the earlier question and the question back. Otherwise "".
-    asked_back: str
+    asked: str  # The question.
+    asked_back: str  # If `asked` answers a question back: the earlier question and the question back. Otherwise "".
     asked_message_id: str
-    # Names of actions and nodes that a person approves.
-    approve: list[str]
+    approve: list[str]  # Names of actions and nodes that a person approves.
     history: list[tuple[str, str]]
-    knowledge_view: str
-    shared: list[Round]
+    knowledge_view: str  # The conversation as text for a prompt.
+    shared: list[Round]  # Rounds of the user's other threads.
     plan: Plan
-    recalled: list[RecalledAnswer]
-    reused: int
+    recalled: list[RecalledAnswer]  # Answers of earlier rounds to sub-questions of the plan.
+    reused: int  # Number of pieces of evidence from earlier turns.
     findings: Annotated[list[Finding], operator.add]
-    items: list[ChainItem]
+    items: list[ChainItem]  # The chain after verification.
     # Indexes of the open items. Without a chain: indexes of the failed sentences of the answer.
     unsolved: list[int]
-    depth: int
-    repaired: list[int]
+    depth: int  # How often the node `verify` has run.
+    repaired: list[int]  # Indexes of the nodes of the plan with a new action input.
     costs: Annotated[dict[str, NodeUsage], add_costs]
     reply: Reply
 

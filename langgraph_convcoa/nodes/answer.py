@@ -36,9 +36,9 @@ from langgraph_convcoa.state import (
     pairs_of,
     question_of,
 )
-from langgraph_convcoa.text.citations import CitationFilter, without_marks
+from langgraph_convcoa.text.citation_marks import CitationFilter, without_marks
 from langgraph_convcoa.text.words import STOPS
-from langgraph_convcoa.verification.answers import CheckedSentence, Checker
+from langgraph_convcoa.verification.answer_check import CheckedSentence, Checker
 from langgraph_convcoa.verification.premise import Evidence
 from langgraph_convcoa.verification.sentences import renumbered, statements
 
@@ -55,7 +55,7 @@ def answer(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runti
     The event `answer` lists the sentences that no evidence supports.
     """
     if clarification_of(state["plan"]):
-        return _ask_back(parts, state)
+        return _ask_back(state)
     reply = state["reply"]
     checker = parts.checker(state, parts.settings(runtime))
     text, citations, checked, removed = finish(reply["text"], state["items"], checker, reply["confirmed"])
@@ -75,7 +75,7 @@ def answer(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runti
     return update
 
 
-def _ask_back(parts: GraphParts, state: ConvCoAState) -> Update:
+def _ask_back(state: ConvCoAState) -> Update:
     """Ask the user which meaning of the question is meant. The question back cites nothing, and nothing verifies it."""
     plan = state["plan"]
     reply: Reply = {**state["reply"], "text": clarification_of(plan)}
@@ -116,7 +116,7 @@ def _written(parts: GraphParts, state: ConvCoAState, text: str, reply: Reply, ch
     final, citations, checked, _ = finish(text, [], checker, reply["confirmed"])
     unsupported = [sentence.plain for sentence in checked if not sentence.stands]
     item: ChainItem = {
-        **chain_item(next(iter(parts.actions.actions)), state["plan"]["optimized_question"]),
+        **chain_item(next(iter(parts.actions)), state["plan"]["optimized_question"]),
         "answer": " ".join(sentence.plain for sentence in checked),
         "status": "unsupported" if unsupported else "corrected",
         "score": min((sentence.verdict.score for sentence in checked), default=0.0),
@@ -244,7 +244,7 @@ def remember(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, run
     ]
     evidence_memory = remember_evidence(state.get("evidence_memory") or [], found, entry["round"], settings.evidence_memory)
     costs = {**state["costs"], "remember": node_usage(time.perf_counter() - start)}
-    seconds = _turn_seconds(costs, state["findings"], parts.actions.actions)
+    seconds = _turn_seconds(costs, state["findings"], parts.actions)
     return {
         "messages": messages,
         "knowledge_set": knowledge.export(),

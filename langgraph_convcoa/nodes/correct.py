@@ -20,10 +20,10 @@ from langgraph_convcoa.nodes.runtime import GraphParts, TurnRuntime, Update, emi
 from langgraph_convcoa.nodes.verify import check_guess, put_first, score_claims
 from langgraph_convcoa.reasoning.base import BrokenInput, Corrected, Correction, CorrectRequest, RepairRequest, Unsolved
 from langgraph_convcoa.state import LOOKED, ConvCoAState, PlannedNode, TurnEvidence, merge_findings, pairs_of, question_of
-from langgraph_convcoa.text.citations import without_marks
+from langgraph_convcoa.text.citation_marks import without_marks
 from langgraph_convcoa.text.clean import cut_answer, cut_field
 from langgraph_convcoa.text.words import LIST_MARK, STOPS, content_words
-from langgraph_convcoa.verification.answers import CheckedSentence, Checker, with_marks
+from langgraph_convcoa.verification.answer_check import CheckedSentence, Checker, with_marks
 from langgraph_convcoa.verification.premise import Evidence
 from langgraph_convcoa.verification.sentences import is_sentence
 from langgraph_convcoa.verification.verifier import Verifier

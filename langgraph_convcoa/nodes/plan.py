@@ -35,7 +35,6 @@ from langgraph_convcoa.state import (
     Finding,
     Plan,
     PlannedNode,
-    clarification_of,
     empty_reply,
     finding,
     merge_findings,
@@ -75,7 +74,7 @@ def recall(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runti
         "asked_back": asked.asked_back,
         "asked_message_id": asked.message_id,
         # Kept in the state, because a turn is often resumed without the settings of its start.
-        "approve": check_approve(settings.approve, parts.actions.actions, config),
+        "approve": check_approve(settings.approve, parts.actions, config),
         "history": history,
         "knowledge_view": view,
         "shared": shared,
@@ -119,7 +118,7 @@ def _requests(parts: GraphParts, state: ConvCoAState, settings: ConvCoAContext) 
     if not settings.look_first or not parts.reasoner("plan", settings).uses_model:
         return {}
     question, history = question_of(state), tuple(pairs_of(state))
-    names = [name for name, action in parts.actions.actions.items() if action.looks_first and name not in state["approve"]]
+    names = [name for name, action in parts.actions.items() if action.looks_first and name not in state["approve"]]
     forms = parts.actions.recognised(question, history)
     requests = {}
     for name in [name for name in names if forms.get(name)] or [name for name in names if name not in forms]:
@@ -207,6 +206,7 @@ class _PlanCall:
         self._settings = settings = parts.settings(runtime)
         self.reasoner = parts.reasoner("plan", settings)
         evidence, question = merge_findings(state["findings"]).documents, question_of(state)
+        # The answer of this call is taken, and streamed, only if the setting allows it and it can be verified.
         streams = evidence and settings.allow_draft_answer
         self.request = PlanRequest(
             question=question,
@@ -261,15 +261,10 @@ def planned_look_ups(parts: GraphParts, state: ConvCoAState, settings: ConvCoACo
     if not made["nodes"]:
         if any(finding["index"] == LOOKED for finding in state["findings"]):
             return []
-        action = next(iter(parts.actions.actions))
+        action = next(iter(parts.actions))
         return [to_action(state, LOOKED, chain_item(action, made["optimized_question"]), settings)]
     known = {entry["index"] for entry in (*still_recalled(state), *state["findings"], *looked_up(state))}
     return [to_action(state, index, node, settings) for index, node in enumerate(made["nodes"]) if index not in known]
-
-
-def without_look_ups(state: ConvCoAState) -> str:
-    """The node after a plan without look-ups: a question back to the user goes to `answer`, anything else to `verify`."""
-    return "answer" if clarification_of(state["plan"]) else "verify"
 
 
 def looked_up(state: ConvCoAState) -> list[Finding]:
@@ -338,14 +333,6 @@ def to_action(state: ConvCoAState, index: int, step: PlannedNode | ChainItem, se
         "history": state["history"] if with_history else [],
     }
     return Send(step["action"], payload)
-
-
-def with_approval(state: ConvCoAState, look_ups: list[Send]) -> list[Send]:
-    """Return the look-ups, or one branch to `approve` with all of them if a person approves any of them."""
-    if not {look_up.node for look_up in look_ups} & {*state["approve"]}:
-        return look_ups
-    needed = {name: state[name] for name in ("approve", "asked", "plan", "items")}
-    return [Send("approve", {**needed, "look_ups": [look_up.arg for look_up in look_ups]})]
 
 
 def act(parts: GraphParts, state: ActionState, config: RunnableConfig, runtime: TurnRuntime) -> Update:

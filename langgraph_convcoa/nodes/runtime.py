@@ -26,9 +26,10 @@ from langgraph_convcoa.chain import ChainItem
 from langgraph_convcoa.context import ConvCoAContext
 from langgraph_convcoa.memory.conversation_memory import ConversationMemory
 from langgraph_convcoa.reasoning.base import Reasoner
+from langgraph_convcoa.reasoning.streaming import SentenceGate
 from langgraph_convcoa.reasoning.usage import NodeUsage, UsageCounter
 from langgraph_convcoa.state import ActionState, ConvCoAState, merge_findings, pairs_of, question_of
-from langgraph_convcoa.verification.answers import Checker, SentenceGate
+from langgraph_convcoa.verification.answer_check import Checker
 from langgraph_convcoa.verification.verifier import Verifier
 
 Update = dict[str, Any]  # The part of the state that a node changes.
@@ -40,23 +41,14 @@ _LONGEST_FACT = 300
 
 @dataclass(frozen=True)
 class GraphParts:
-    """The parts that the nodes of one graph share.
-
-    Attributes:
-        actions: Runs the actions.
-        reasoner: Gives the reasoner of a node, for the model that the settings name. Building a model may take a while.
-        without_model: Answers with quotes if the model is down.
-        verifier: Judges each sentence.
-        memory: The conversation memory.
-        defaults: Settings for runs that give no settings.
-    """
+    """The parts that the nodes of one graph share."""
 
     actions: ActionRunner
-    reasoner: Callable[[str, ConvCoAContext], Reasoner]
-    without_model: Reasoner
+    reasoner: Callable[[str, ConvCoAContext], Reasoner]  # (node, settings) -> its reasoner; may take a while to build a model.
+    without_model: Reasoner  # Answers with quotes if the model is down.
     verifier: Verifier
     memory: ConversationMemory
-    defaults: ConvCoAContext
+    defaults: ConvCoAContext  # Settings for runs that give no settings.
     _checkers: TTLCache[Any, Checker] = field(default_factory=lambda: TTLCache(_CHECKERS, _CHECKER_SECONDS), repr=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 

@@ -25,11 +25,10 @@ from langgraph_convcoa.state import (
     merge_findings,
     pairs_of,
 )
-from langgraph_convcoa.text.citations import without_marks
+from langgraph_convcoa.text.citation_marks import without_marks
 from langgraph_convcoa.text.questions import holds_negation
-from langgraph_convcoa.verification.answers import CheckedSentence, Checker
+from langgraph_convcoa.verification.answer_check import CheckedSentence, Checker, Verdict, as_claim, judge
 from langgraph_convcoa.verification.premise import Evidence
-from langgraph_convcoa.verification.verdicts import Verdict, as_claim, judge
 from langgraph_convcoa.verification.verifier import Verifier
 
 
@@ -52,11 +51,12 @@ def verify(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runti
     else:
         checked = checker.check(plan["draft_answer"])
         found = evidence.found[LOOKED]
-        item = _item(found, found.action or next(iter(parts.actions.actions)), plan["optimized_question"])
+        item = _item(found, found.action or next(iter(parts.actions)), plan["optimized_question"])
         if found.error and not found.documents:
             item |= {"status": "failed", "reason": found.error}
         items, unsolved = verify_answer(item, checked, checker)
         if not settings.allow_draft_answer:
+            # The node `correct` writes every answer.
             unsolved = [0] if items else []
     stands = settings.allow_draft_answer and bool(checked) and all(sentence.stands for sentence in checked)
     for index, item in enumerate(items):

@@ -14,7 +14,7 @@ from langgraph_convcoa.chain import SOLVED, ActionChain, ChainItem
 from langgraph_convcoa.reasoning.base import Corrected, Correction, CorrectRequest, PlanRequest, RepairRequest
 from langgraph_convcoa.reasoning.excerpts import Excerpt, excerpts, fence, unfenced
 from langgraph_convcoa.reasoning.parsing import parse_chain, parse_corrections, parse_inputs, without_thought
-from langgraph_convcoa.text.citations import without_marks
+from langgraph_convcoa.text.citation_marks import without_marks
 from langgraph_convcoa.text.clean import cut_field, flat
 from langgraph_convcoa.text.words import content_words
 from langgraph_convcoa.verification.sentences import renumbered

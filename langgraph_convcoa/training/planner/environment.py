@@ -47,7 +47,7 @@ from langgraph_convcoa.reasoning.extractive.reasoner import ExtractiveReasoner
 from langgraph_convcoa.reasoning.messages import plan_messages, read_plan
 from langgraph_convcoa.reasoning.parsing import CHAIN_SCHEMA, without_thought
 from langgraph_convcoa.state import ConvCoAOutput
-from langgraph_convcoa.text.citations import without_marks
+from langgraph_convcoa.text.citation_marks import without_marks
 from langgraph_convcoa.text.matching import match_answer
 from langgraph_convcoa.verification.sentences import statements
 
@@ -116,7 +116,8 @@ class Environment:
         [action] = as_actions(retriever, None)
         if isinstance(reasoner, BaseChatModel):
             reasoner = ChatModelReasoner(reasoner)
-        settings: dict[str, Any] = PAPER_FORM if context is None else context
+        # Nobody would answer a question back.
+        settings: dict[str, Any] = {**(PAPER_FORM if context is None else context), "ask_back": False}
         played = PlayedPlan(reasoner or ExtractiveReasoner(getattr(action, "encoder", None)))
         self._graph = build_graph(actions=[action], reasoner=played, context=settings).compile()
         self.actions = [action.name]
