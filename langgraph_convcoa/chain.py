@@ -15,7 +15,7 @@ Status = Literal["kept", "confirmed", "corrected", "filled", "partial", "recalle
 - corrected, filled: the model replaced the guess, or answered a sub-question that had no guess;
 - partial: the evidence holds only the nearest fact, which stands as the answer;
 - recalled: the knowledge set had the answer;
-- asked: the question has several meanings, and the user was asked which one is meant;
+- asked: nothing settles which one the question means, and the user was asked;
 - unsupported: the evidence holds no answer;
 - failed: the action failed.
 """
@@ -50,7 +50,7 @@ class ActionChain(BaseModel):
         nodes: Steps to look up; empty if the evidence that the planner read is enough.
         draft_answer: The answer, with [n] for the n-th piece of evidence.
         self_contained: Whether the sub-questions can be understood without the conversation; if not, actions get the history.
-        clarification: A question back to the user, if the question has several meanings; then there is no answer and no step.
+        clarification: A question back to the user, if nothing settles what the question means; then there is no answer.
     """
 
     model_config = ConfigDict(frozen=True)

@@ -94,7 +94,7 @@ class ConvCoAContext(BaseModel):
     )
     ask_back: bool = _setting(
         "plan",
-        "If the evidence answers several meanings of a question, ask the user which one is meant; never twice in a row.",
+        "Ask the user what a question means, if neither the conversation nor the evidence settles it; never twice in a row.",
         default=True,
     )
     max_sub_questions: int = _setting("plan", "Longest action chain.", default=6, ge=1, le=20)

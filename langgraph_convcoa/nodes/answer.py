@@ -76,7 +76,7 @@ def answer(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runti
 
 
 def _ask_back(state: ConvCoAState) -> Update:
-    """Ask the user which meaning of the question is meant. The question back cites nothing, and nothing verifies it."""
+    """Ask the user which one the question means. The question back cites nothing, and nothing verifies it."""
     plan = state["plan"]
     reply: Reply = {**state["reply"], "text": clarification_of(plan)}
     if "answer" in state["approve"]:

@@ -10,7 +10,7 @@ export const MEANINGS = {
   filled: "there was no guess, and the evidence gave the answer",
   partial: "the evidence holds only the nearest fact, which is the answer",
   recalled: "an earlier round of this conversation had found it",
-  asked: "the question has several meanings, and the answer asks which one is meant",
+  asked: "nothing settles which one the question means, and the answer asks",
   unsupported: "the evidence holds no answer",
   failed: "it could not be looked up",
 };
