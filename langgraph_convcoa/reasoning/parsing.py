@@ -27,6 +27,7 @@ _CHAIN_KEYS = ("chain", "actionchain", "reasoningchain", "steps", "nodes", "subq
 _SUB_KEYS = ("sub", "subquestion", "question", "query", "subq")
 _GUESS_KEYS = ("guessanswer", "guess", "initialanswer", "answer")
 _FINAL_KEYS = ("finalanswer", "final", "draftanswer", "answer")
+_CLARIFICATION_KEYS = ("clarification", "clarifyingquestion", "questionback")
 _OPTIMIZED_KEYS = ("optimizedquestion", "optimisedquestion", "rewrittenquestion")
 _INPUT_KEYS = ("actioninput", "input", "sql", "keywords")
 _ANSWER_LISTS = ("answers", "corrections", "chain", "results", "sentences")
@@ -53,9 +54,9 @@ _NUMBERS = {"type": "array", "items": _INDEX}
 _STATUS = {"type": "string", "enum": ["supported", "partial", "none"]}
 _CORRECTION = {"index": _INDEX, "answer": _TEXT, "evidence": _NUMBERS, "status": _STATUS}
 _INPUT = {"index": _INDEX, "action_input": _TEXT}
-CHAIN_SCHEMA = _object(
-    "action_chain", {"optimized_question": _TEXT, "chain": _list_of("action_node", _STEP), "final_answer": _TEXT}
-)
+_CHAIN = {"optimized_question": _TEXT, "chain": _list_of("action_node", _STEP)}
+CHAIN_SCHEMA = _object("action_chain", {**_CHAIN, "final_answer": _TEXT})
+ASKING_SCHEMA = _object("action_chain_or_question", {**_CHAIN, "clarification": _TEXT, "final_answer": _TEXT})
 INPUTS_SCHEMA = _object("action_inputs", {"inputs": _list_of("action_input", _INPUT)})
 CONFIRMATIONS_SCHEMA = _object("confirmations", {"answers": _list_of("confirmation", _CORRECTION)})
 CORRECTIONS_SCHEMA = _object("corrections", {"answers": _list_of("correction", _CORRECTION), "final_answer": _TEXT})
@@ -86,13 +87,15 @@ def parse_chain(
         fields = {**_fold(nested), **{key: value for key, value in fields.items() if key != "question"}}
     steps = _first(fields, _CHAIN_KEYS)
     draft, optimized = _answer(_first(fields, _FINAL_KEYS)), _text(_first(fields, _OPTIMIZED_KEYS))
-    if steps is None and not draft and not optimized:
+    asked = _text(_first(fields, _CLARIFICATION_KEYS))
+    if steps is None and not draft and not optimized and not asked:
         return None
     nodes: dict[str, ActionNode] = {}
     for step in islice(_flatten(steps), _MOST_STEPS):
         if len(nodes) < max_sub_questions and (node := _node(step, names)):
             nodes.setdefault(node.sub_question.casefold(), node)
-    return ActionChain(optimized_question=optimized or question, nodes=tuple(nodes.values()), draft_answer=draft)
+    steps_ = tuple(nodes.values())
+    return ActionChain(optimized_question=optimized or question, nodes=steps_, draft_answer=draft, clarification=asked)
 
 
 def parse_corrections(output: str | Mapping[str, Any]) -> tuple[dict[int, dict[str, Any]], str]:

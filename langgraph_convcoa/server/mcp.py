@@ -126,7 +126,7 @@ class Step(BaseModel):
     answer: str
     status: str = Field(
         description="kept, confirmed, corrected, filled, recalled: evidence supports the answer. partial: the answer is only "
-        "the nearest fact. unsupported, failed: there is no answer."
+        "the nearest fact. asked: the answer is a question back. unsupported, failed: there is no answer."
     )
     score: float = Field(description="How well the evidence supports the answer, from 0 to 1.")
 
@@ -135,6 +135,9 @@ class Answer(BaseModel):
     """A verified answer."""
 
     answer: str = Field(description="The text, with marks [n] that refer to the citations. It says so if nothing was found.")
+    clarification: str = Field(
+        description="A question back, or empty: put it to the user, and pass the reply as `question` with the same `thread`."
+    )
     citations: list[Source]
     steps: list[Step] = Field(description="The sub-questions that led to the answer; empty if a single look-up gave it.")
     unsupported: list[str] = Field(description="Sentences of the answer that no evidence supports. Do not rely on them.")
@@ -155,7 +158,8 @@ class Answer(BaseModel):
         ]
         steps = [Step.model_validate(item) for item in output.get("chain") or ()]
         doubted = list(output.get("unsupported") or ())
-        return cls(answer=output["answer"], citations=citations, steps=steps, unsupported=doubted, thread=thread)
+        said = {name: str(output.get(name) or "") for name in ("answer", "clarification")}
+        return cls(**said, citations=citations, steps=steps, unsupported=doubted, thread=thread)
 
 
 def mcp_server(
