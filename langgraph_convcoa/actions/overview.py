@@ -370,7 +370,7 @@ def find_topics(collection: Collection) -> list[str]:
     owners = [entry for entry in collection.entries for _ in entry.numbers]
     every = np.array([number for entry in collection.entries for number in entry.numbers])
     kept = np.unique(np.linspace(0, len(every) - 1, min(len(every), _PASSAGES_OF_TOPICS)).astype(np.int64))
-    patterns = view.patterns_for(every[kept])
+    patterns = view.patterns
     whole = patterns.take(patterns.offsets[every[kept]])
     means, _ = kmeans(whole, min(8, max(1, round(math.sqrt(len(kept) / 2)))), iter=_STARTS, seed=0)
     labels, distances = vq(whole, means)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from langgraph_convcoa.cli.console import citation_line, consoles, print_json, warn
 from langgraph_convcoa.cli.documents import default_encoder, documents_path, is_engine, is_web, place_of, web_documents
 from langgraph_convcoa.cli.options import AsJson, Graph, MaxMb, NoCache, argument, grouped, named_index, option, proper_text
-from langgraph_convcoa.errors import InputError, one_of, redact
+from langgraph_convcoa.errors import InputError, one_of, redact, require
 from langgraph_convcoa.text.clean import one_line
 
 if TYPE_CHECKING:
@@ -157,10 +157,10 @@ def _index_into_engine(
         raise InputError("--workers are of Ray: give --ray local, or the address of a cluster")
     from langgraph_convcoa.retrieval.encoders.cache import PatternCache
     from langgraph_convcoa.retrieval.engine.choose import open_engine
-    from langgraph_convcoa.retrieval.engine.load import check_ray, load_into, ray_load
+    from langgraph_convcoa.retrieval.engine.load import load_into, ray_load
 
     if ray is not None:
-        check_ray()
+        require("loading with Ray", "ray", "ray")
     opened = partial(open_engine, address)
     engine, encoder = opened(), default_encoder()
 

@@ -100,9 +100,6 @@ class View(Protocol):
     def patterns(self) -> Patterns:
         """The patterns of all n passages, checked for damage."""
 
-    def patterns_for(self, sets: Numbers) -> Patterns:
-        """The patterns of all passages; only the patterns of the passages `sets` are checked for damage."""
-
     def __len__(self) -> int:
         """Number of passages that are not deleted."""
 

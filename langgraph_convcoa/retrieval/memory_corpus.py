@@ -50,9 +50,6 @@ class Memory:
     def numbers(self) -> Numbers:
         return np.arange(len(self))
 
-    def patterns_for(self, sets: Numbers) -> Patterns:
-        return self.patterns
-
     def fetch(self, numbers: Sequence[int]) -> list[Passage]:
         return [Passage(self.passages[number], self.spans[number]) for number in numbers]
 

@@ -120,7 +120,7 @@ def _walked(
     others = ranking.indices[~np.isin(ranking.indices, chosen)]
     chosen = np.concatenate([chosen, others])[: query.k]
     weights = {"beta": query.beta, "passage_weight": query.passage_weight}
-    scores = score(view.patterns_for(chosen), query.states[0], chosen, extra=extra, **weights)
+    scores = score(view.patterns, query.states[0], chosen, extra=extra, **weights)
     certified = ranking.certified and np.array_equal(ranking.indices[: query.k], chosen)
     return Ranking(chosen, scores, certified, ranking.scored), walked
 
@@ -128,8 +128,7 @@ def _walked(
 def hit_document(view: View, hit: Hit, query: Query, *, association: bool) -> Document:
     """A found passage as a document with `source`, `score`, `certified`, `quote`, `graph_path` and `association`."""
     passage, spans = hit.passage.document, hit.passage.spans
-    patterns = view.patterns_for(np.array([hit.number]))
-    shares, products = associate(patterns, hit.number, query.states[0], query.beta)
+    shares, products = associate(view.patterns, hit.number, query.states[0], query.beta)
     texts = [passage.page_content[start:end] for start, end in spans]
     metadata = copy.deepcopy(passage.metadata)
     metadata.setdefault("source", str(metadata.get("document_id") or passage.id))

@@ -69,7 +69,7 @@ class EmbeddingsEncoder(Encoder):
         return self._count(text) if self._count else len(text.encode("utf-8", "replace")) // 3 + 2
 
     def encode_queries(self, texts: Sequence[str]) -> Vectors:
-        found = self._queries.of(texts, self._new_queries)
+        found = self._queries.of(texts, lambda new: self._vectors(self._call(self._embed_queries, new), len(new)))
         return np.stack([found[text] for text in texts]) if texts else self._vectors([], 0)
 
     def encode_passages(self, texts: Sequence[str]) -> Vectors:
@@ -82,10 +82,6 @@ class EmbeddingsEncoder(Encoder):
         if count:
             self._dimension = vectors.shape[1]
         return vectors
-
-    def _new_queries(self, texts: list[str]) -> list[Vectors]:
-        # Copies: a row of an array would keep the whole array in memory.
-        return [row.copy() for row in self._vectors(self._call(self._embed_queries, texts), len(texts))]
 
     def _embed_queries(self, texts: list[str]) -> list[list[float]]:
         return [self.embeddings.embed_query(text) for text in texts]

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NoReturn
+from typing import Any, ClassVar, NoReturn, cast
 
 import numpy as np
 import numpy.typing as npt
 from langchain_core.documents import Document
 
-from langgraph_convcoa.errors import InputError, RetrievalError
+from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.retrieval.changes import Committed, check_deletable, distinct, documents_of
 from langgraph_convcoa.retrieval.corpus import Corpus, Passage, Query, View
 from langgraph_convcoa.retrieval.documents.split import document_id
@@ -61,7 +61,7 @@ class EngineCorpus(Corpus):
             raise InputError(f"candidates must be a whole number of at least 1, not {candidates!r}.")
         self.engine = engine
         self.candidates = candidates
-        self.bm25 = _Words()
+        self.bm25 = self
 
     def __len__(self) -> int:
         return self.engine.count()
@@ -90,6 +90,11 @@ class EngineCorpus(Corpus):
         lexical = lexical.reshape(len(channels), len(there))
         chosen = sorted((i for i, passage in enumerate(there) if passage.id in named), key=lambda i: there[i].id)
         return _candidates([there[i] for i in chosen], self.engine, lexical=lexical[:, chosen])
+
+    def scores(self, view: View, _queries: Sequence[str], turns: Sequence[Sequence[tuple[str, str]]] | None = None) -> Vectors:
+        """BM25 of the candidates over the best of all passages, (1, n), which was computed when the engine named them."""
+        lexical = cast(Candidates, view).lexical
+        return lexical[:1] if turns is None else lexical[1:2]
 
     def _channels(self, query: Query) -> tuple[list[dict[str, float]], float]:
         """Word weights times idf: of the question and, if it has turns, of both together. Also the mean length."""
@@ -146,15 +151,6 @@ class EngineCorpus(Corpus):
 
     def keep_settings(self, *_arguments: Any, **_settings: Any) -> NoReturn:
         raise InputError("This retriever is over an engine, which keeps the documents; save its settings in your program.")
-
-
-class _Words:
-    """BM25 of candidates over the best score of all passages, (1, n), as `EngineCorpus.view` computed it."""
-
-    def scores(self, view: View, _queries: Sequence[str], turns: Sequence[Sequence[tuple[str, str]]] | None = None) -> Vectors:
-        if not isinstance(view, Candidates):
-            raise RetrievalError("Only the candidates that an engine named can be weighed by their words.")
-        return view.lexical[:1] if turns is None else view.lexical[1:2]
 
 
 def _bm25(passages: Sequence[StoredPassage], weights: Mapping[str, float], mean_length: float) -> Vectors:

@@ -14,13 +14,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from functools import cached_property
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from langchain_core.documents import Document
 
-from langgraph_convcoa.errors import ConvCoAError, InputError, RetrievalError, first_line, redact
+from langgraph_convcoa.errors import ConvCoAError, InputError, RetrievalError, first_line, redact, require
 from langgraph_convcoa.retrieval.changes import Committed, batches_of, select
 from langgraph_convcoa.retrieval.editing import checked_documents
 from langgraph_convcoa.retrieval.encoders.base import Encoder, cores
@@ -167,7 +166,7 @@ def ray_load(
         InputError: Ray is missing or cannot be reached, has too few processors, or a document cannot be stored.
         RetrievalError: As for `load_into`, or a worker died repeatedly.
     """
-    check_ray()
+    require("loading with Ray", "ray", "ray")
     engine = open_engine()
     engine.open(encoder.dimension, encoder.name, create=True)
     loader = Opener(open_engine, engine.variables), encoder, cache
@@ -179,12 +178,6 @@ def ray_load(
             loaded = Committed.total([loaded, done])
             advance(done.given)
     return loaded
-
-
-def check_ray() -> None:
-    """Raise InputError if Ray is not installed. Ray is not imported."""
-    if find_spec("ray") is None:
-        raise InputError('loading with Ray needs the extra ray: pip install "langgraph-convcoa[ray]"')
 
 
 class Opener:

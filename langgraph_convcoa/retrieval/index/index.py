@@ -101,20 +101,10 @@ class Snapshot:
 
     @property
     def patterns(self) -> Patterns:
-        self._check(self.blocks)
-        return self._patterns
-
-    def patterns_for(self, sets: Numbers) -> Patterns:
-        firsts = np.array([block.first for block in self.blocks])
-        numbers = np.unique(np.searchsorted(firsts, self._patterns.offsets[sets], side="right") - 1)
-        self._check([self.blocks[number] for number in numbers])
-        return self._patterns
-
-    def _check(self, blocks: Sequence[Block]) -> None:
-        names = [(self.head.file, block.first, block.patterns) for block in blocks]
-        new = [block for block, name in zip(blocks, names, strict=True) if name not in self.checked]
+        names = [(self.head.file, block.first, block.patterns) for block in self.blocks]
+        new = [block for block, name in zip(self.blocks, names, strict=True) if name not in self.checked]
         if not new:
-            return
+            return self._patterns
         with ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:
             sums = pool.map(lambda block: checksum(self._patterns.values[block.rows]), new)
             for block, found in zip(new, sums, strict=True):
@@ -122,6 +112,7 @@ class Snapshot:
                     rows = f"patterns {block.rows.start} to {block.rows.stop - 1}"
                     raise damaged(self.folder, f"{rows} of {self.head.file} do not match their checksum")
         self.checked.update(names)
+        return self._patterns
 
     def check_encoder(self, encoder: Encoder) -> None:
         head = self.head

@@ -248,20 +248,6 @@ def test_a_set_larger_than_a_block_is_one_block(index, small, monkeypatch):
     index.verify()
 
 
-def test_only_the_blocks_that_are_used_are_checked(index, small, monkeypatch):
-    monkeypatch.setattr("langgraph_convcoa.retrieval.index.writer.BLOCK_ROWS", 2)
-    put(index, documents(10), small)
-    expected = index.snapshot().patterns.rows(0, 1)
-    path = pattern_file(index)
-    data = bytearray(path.read_bytes())
-    data[-1] ^= 1
-    path.write_bytes(data)
-    opened = Index(index.path)
-    np.testing.assert_array_equal(opened.snapshot().patterns_for(np.array([0, 5])).rows(0, 1), expected)
-    with pytest.raises(RetrievalError, match="do not match their checksum"):
-        opened.snapshot().patterns_for(np.array([9]))
-
-
 def test_one_writer_at_a_time(index, small):
     other = Index(index.path)
     committed = index.ingest(documents(300), small)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 from urllib.parse import unquote, urlsplit
 
 import numpy as np
@@ -24,9 +24,6 @@ from langgraph_convcoa.retrieval.engine.base import ServerEngine, Statistics, St
 from langgraph_convcoa.retrieval.engine.milvus import rows as form
 from langgraph_convcoa.retrieval.engine.milvus.rows import Row, condition_of, key
 from langgraph_convcoa.retrieval.filters import Filter
-
-if TYPE_CHECKING:
-    from pymilvus import MilvusClient
 
 # Windows that are searched for each wanted passage, and Milvus's limit for one search.
 _WINDOWS, _MOST = 3, 16_384
@@ -255,7 +252,7 @@ class Connections:
         self._clear()
 
     def _clear(self) -> None:
-        self._client: MilvusClient | None = None
+        self._client: Any = None  # A `MilvusClient`.
         self._guard, self._process = threading.Lock(), os.getpid()
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -287,7 +284,7 @@ class Connections:
         if client is not None:
             client.close()
 
-    def _connected(self, end: float) -> MilvusClient:
+    def _connected(self, end: float) -> Any:
         """The client of this process, which must connect by `end`."""
         from pymilvus import MilvusClient
 
