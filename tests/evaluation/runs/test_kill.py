@@ -91,7 +91,6 @@ class Runs:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 def test_killed_runs_end_with_the_same_report_and_ask_again_only_what_was_under_way(tmp_path: Path) -> None:
     chance = random.Random(7)
     runs = Runs(write_data(tmp_path / "things"))
