@@ -65,7 +65,8 @@ async def test_turns_of_one_program_at_once_do_not_wait_for_each_others_connecti
         ]
 
 
-async def test_what_several_servers_note_of_a_thread_is_all_kept(address: str) -> None:
+async def test_what_several_servers_note_of_a_thread_is_all_kept(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("langgraph_convcoa.storage.postgres.CONNECT_SECONDS", SECONDS)
     assert await renamed_by_several([open_store(address) for _ in range(3)], 24) == {f"n{number}" for number in range(24)}
 
 

@@ -19,7 +19,6 @@ from tests.bounds import SECONDS, started, wait_until
 from tests.integration.workers import free_ports
 
 QUESTION = "Who introduced the Hopfield network?"
-SECONDS_IN_ALL = 1800
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +37,7 @@ def studio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
     command = ["langgraph", "dev", "--no-browser", "--no-reload", "--host", "127.0.0.1", "--port", str(port)]
     with (
         (folder / "log").open("w") as log,
-        started(command, SECONDS_IN_ALL, cwd=ROOT, env=environment, stdout=log, stderr=subprocess.STDOUT) as server,
+        started(command, 6 * SECONDS, cwd=ROOT, env=environment, stdout=log, stderr=subprocess.STDOUT) as server,
         httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=SECONDS) as client,
     ):
 

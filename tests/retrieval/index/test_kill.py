@@ -26,7 +26,6 @@ from tests.retrieval.index.writer import text, writer_encoder
 
 KILLS = 50
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
-WRITERS_SECONDS = 800
 
 pytestmark = pytest.mark.slow
 
@@ -63,7 +62,7 @@ class Writers:
 def writers_to(folder):
     command = [sys.executable, "-m", "tests.retrieval.index.writer", str(folder)]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with started(command, WRITERS_SECONDS, cwd=ROOT, env=ENVIRONMENT, text=True, **pipes) as process:
+    with started(command, 800, cwd=ROOT, env=ENVIRONMENT, text=True, **pipes) as process:
         yield Writers(process)
 
 
