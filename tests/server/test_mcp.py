@@ -19,10 +19,9 @@ from langgraph_convcoa.graph import build_graph
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 from langgraph_convcoa.storage import open_store
 from langgraph_convcoa.storage.turns import Turns
-from tests import fakes
 from tests.bounds import SECONDS
 from tests.fake_encoder import WordEncoder
-from tests.fakes import KeywordRetriever, ScriptedModel, corrections, direct, documents, node, plan
+from tests.fakes import BACK, VAGUE, KeywordRetriever, ScriptedModel, asking, corrections, direct, documents, node, plan
 
 pytest.importorskip("mcp.server.fastmcp", reason="these tests are written with the client of version 1 of the MCP SDK")
 from mcp.shared.exceptions import McpError
@@ -148,11 +147,11 @@ async def test_sentences_that_no_evidence_supports_are_named() -> None:
 
 
 async def test_a_question_back_is_named_and_answered_in_its_thread() -> None:
-    model = ScriptedModel(replies=[fakes.asking(), direct("It was described in 1982 [1].")])
+    model = ScriptedModel(replies=[asking(), direct("It was described in 1982 [1].")])
     async with client(None, model=model) as session:
-        back = await call(session, "ask", question=fakes.VAGUE)
+        back = await call(session, "ask", question=VAGUE)
         then = await call(session, "ask", question="The network.", thread=back["thread"])
-    assert (back["clarification"], back["answer"], back["steps"][0]["status"]) == (fakes.BACK, fakes.BACK, "asked")
+    assert (back["clarification"], back["answer"], back["steps"][0]["status"]) == (BACK, BACK, "asked")
     assert (then["clarification"], then["answer"]) == ("", "It was described in 1982 [1].")
 
 
