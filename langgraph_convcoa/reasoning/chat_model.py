@@ -44,6 +44,7 @@ from langgraph_convcoa.reasoning.models import (
     status_code,
 )
 from langgraph_convcoa.reasoning.parsing import (
+    ANSWER_SCHEMA,
     CHAIN_SCHEMA,
     CONFIRMATIONS_SCHEMA,
     CORRECTIONS_SCHEMA,
@@ -110,20 +111,20 @@ class ChatModelReasoner(Reasoner):
         self._bound: dict[tuple[str, bool], Any] = {}
 
     def plan(self, request: PlanRequest, config: RunnableConfig | None = None) -> ActionChain:
-        messages = plan_messages(request)
-        reply = self.ask(messages, CHAIN_SCHEMA, config, _stream(request.gate, whole_answer=False))
+        messages, schema = plan_messages(request), _plan_schema(request)
+        reply = self.ask(messages, schema, config, _stream(request.gate, whole_answer=False))
         chain = read_plan(reply, request)
         if chain is None:
-            chain = read_plan(self.ask(plan_again_messages(messages, reply), CHAIN_SCHEMA, config), request)
+            chain = read_plan(self.ask(plan_again_messages(messages, reply), schema, config), request)
         return chain or _single(request)
 
     async def aplan(self, request: PlanRequest, config: RunnableConfig | None = None) -> ActionChain:
         # Prompts and replies may be long, so threads make and read them.
-        messages = await asyncio.to_thread(plan_messages, request)
-        reply = await self.aask(messages, CHAIN_SCHEMA, config, _stream(request.gate, whole_answer=False))
+        messages, schema = await asyncio.to_thread(plan_messages, request), _plan_schema(request)
+        reply = await self.aask(messages, schema, config, _stream(request.gate, whole_answer=False))
         chain = await asyncio.to_thread(read_plan, reply, request)
         if chain is None:
-            reply = await self.aask(plan_again_messages(messages, reply), CHAIN_SCHEMA, config)
+            reply = await self.aask(plan_again_messages(messages, reply), schema, config)
             chain = await asyncio.to_thread(read_plan, reply, request)
         return chain or _single(request)
 
@@ -241,6 +242,10 @@ class ChatModelReasoner(Reasoner):
 def _single(request: PlanRequest) -> ActionChain:
     _log.warning("the plan could not be read twice; looking the question up as it is")
     return ActionChain.single(request.question, next(iter(request.actions)))
+
+
+def _plan_schema(request: PlanRequest) -> dict[str, Any]:
+    return ANSWER_SCHEMA if request.evidence else CHAIN_SCHEMA
 
 
 def _schema(request: CorrectRequest) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from importlib.resources import files
@@ -52,11 +53,24 @@ def plan_messages(request: PlanRequest) -> list[BaseMessage]:
     if request.evidence:
         about = [*(question for question, _ in request.history[-2:]), request.question]
         shown = excerpts(request.evidence, about)
-        return [_message("plan_evidence", shown, conversation=request.knowledge or "(none)", **values)]
+        values |= _choice(request.actions) | {"conversation": request.knowledge or "(none)"}
+        return [_message("plan_evidence", shown, **values)]
     values["example"] = next(iter(request.actions))
     if request.knowledge:
         return [_message("plan_normal", None, conversation=request.knowledge, **values)]
     return [_message("plan_initial", None, **values)]
+
+
+def _choice(actions: dict[str, str]) -> dict[str, str]:
+    """The parts of the prompt over evidence that offer the actions.
+
+    The only action, which found the evidence, is not described unless it takes an input.
+    """
+    [(name, description), *others] = actions.items()
+    if others or "action_input" in description:
+        listed = f"Actions:\n{_listed(actions)}\n\n"
+        return {"actions": listed, "action": "its name", "input": 'what the action asks for, else ""'}
+    return {"actions": "", "action": json.dumps(name), "input": '""'}
 
 
 def plan_again_messages(messages: Sequence[BaseMessage], reply: str) -> list[BaseMessage]:

@@ -56,6 +56,11 @@ _INPUT = {"index": _INDEX, "action_input": _TEXT}
 CHAIN_SCHEMA = _object(
     "action_chain", {"optimized_question": _TEXT, "chain": _list_of("action_node", _STEP), "final_answer": _TEXT}
 )
+_LOOK_UP = {"action": _TEXT, "sub": _TEXT, "action_input": _TEXT}
+ANSWER_SCHEMA = _object(
+    "answer_or_chain", {"chain": _list_of("look_up", _LOOK_UP), "final_answer": _TEXT, "optimized_question": _TEXT}
+)
+"""The form over evidence. The answer is an early field, so that its first sentence is shown early."""
 INPUTS_SCHEMA = _object("action_inputs", {"inputs": _list_of("action_input", _INPUT)})
 CONFIRMATIONS_SCHEMA = _object("confirmations", {"answers": _list_of("confirmation", _CORRECTION)})
 CORRECTIONS_SCHEMA = _object("corrections", {"answers": _list_of("correction", _CORRECTION), "final_answer": _TEXT})

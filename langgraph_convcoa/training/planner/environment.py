@@ -45,7 +45,7 @@ from langgraph_convcoa.reasoning.chat_model import ChatModelReasoner
 from langgraph_convcoa.reasoning.extractive.coverage import NOTHING
 from langgraph_convcoa.reasoning.extractive.reasoner import ExtractiveReasoner
 from langgraph_convcoa.reasoning.messages import plan_messages, read_plan
-from langgraph_convcoa.reasoning.parsing import CHAIN_SCHEMA, without_thought
+from langgraph_convcoa.reasoning.parsing import ANSWER_SCHEMA, CHAIN_SCHEMA, without_thought
 from langgraph_convcoa.state import ConvCoAOutput
 from langgraph_convcoa.text.citations import without_marks
 from langgraph_convcoa.text.matching import match_answer
@@ -267,14 +267,14 @@ class TurnReward:
 def fault_of(plan: str, actions: Collection[str], max_sub_questions: int = 6) -> str:
     """What is wrong with the form of a plan; "" if it is exactly what the prompt asks for.
 
-    The whole text after a thought must be one JSON object with exactly the fields of the schema, known actions, and different
+    The whole text after a thought must be one JSON object with exactly the fields of a schema, known actions, and different
     sub-questions, at most `max_sub_questions`. Nothing is repaired.
     """
     try:
         data = json.loads(without_thought(plan).strip(), object_pairs_hook=_each_once)
     except (ValueError, RecursionError):
         return "no JSON"
-    if fault := _unlike(data, CHAIN_SCHEMA, "the plan"):
+    if (fault := _unlike(data, CHAIN_SCHEMA, "the plan")) and _unlike(data, ANSWER_SCHEMA, "the plan"):
         return fault
     if not data["optimized_question"].strip():
         return "optimized_question is empty"
