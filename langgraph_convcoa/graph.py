@@ -1,62 +1,50 @@
-"""The graph: one conversational turn as a state machine (Pan et al. 2024b, section 3, Pan et al. 2024a, algorithm 1)."""
+"""The graph: one conversational turn as a state machine (Pan et al. 2024b, section 3, Pan et al. 2024a, algorithm 1).
+
+To follow a question, read `build_graph` and the routers below it, then `nodes/plan.py` (recall, look, plan and the nodes of
+the actions), `reasoning/chat_model.py` (the model calls), `nodes/verify.py` with `verification/answer_check.py`,
+`nodes/correct.py` and `nodes/answer.py` (answer and remember). `state.py` has the fields of the state.
+"""
 
 from __future__ import annotations
 
-import asyncio
 import threading
-import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from cachetools import LRUCache
 from langchain_core.retrievers import BaseRetriever
-from langchain_core.runnables import RunnableConfig
-from langchain_core.runnables.config import merge_configs
 from langchain_core.tools import BaseTool
-from langgraph._internal._runnable import RunnableCallable  # LangChain's own agents import it too
 from langgraph.graph import END, START, StateGraph
-from langgraph.types import RetryPolicy
+from langgraph.types import RetryPolicy, Send
 from pydantic import ValidationError
 
 from langgraph_convcoa.actions.base import Action
 from langgraph_convcoa.actions.knowledge import Retriever
 from langgraph_convcoa.actions.runner import ActionRunner, as_actions, is_transient
+from langgraph_convcoa.chain import SOLVED
 from langgraph_convcoa.context import ConvCoAContext, check_approve, context_of
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.memory.conversation_memory import ConversationMemory
 from langgraph_convcoa.nodes.answer import answer, remember
-from langgraph_convcoa.nodes.approve import approve
-from langgraph_convcoa.nodes.correct import acorrect, correct
-from langgraph_convcoa.nodes.parts import GraphParts, TurnRuntime, annotate
-from langgraph_convcoa.nodes.plan import aact, act, act_failed, after_plan, alook, aplan, look, plan, recall
-from langgraph_convcoa.nodes.verify import after_repair, after_verify, arepair, repair, verify
+from langgraph_convcoa.nodes.approve import approve, with_approval
+from langgraph_convcoa.nodes.correct import acorrect, arepair, broken_inputs, correct, repair
+from langgraph_convcoa.nodes.plan import aact, act, act_failed, alook, aplan, look, plan, planned_look_ups, recall, to_action
+from langgraph_convcoa.nodes.runtime import GraphParts, as_node
+from langgraph_convcoa.nodes.verify import verify
 from langgraph_convcoa.reasoning.base import Reasoner
 from langgraph_convcoa.reasoning.chat_model import ChatModelReasoner
 from langgraph_convcoa.reasoning.extractive.reasoner import ExtractiveReasoner
 from langgraph_convcoa.reasoning.models import ChatModel
 from langgraph_convcoa.retrieval.encoders.base import Encoder
-from langgraph_convcoa.state import ActionState, ConvCoAInput, ConvCoAOutput, ConvCoAState, NodeUsage, UsageCounter
+from langgraph_convcoa.state import ActionState, ConvCoAInput, ConvCoAOutput, ConvCoAState, merge_findings, pairs_of
 from langgraph_convcoa.verification.trained import as_verifier
 from langgraph_convcoa.verification.verifier import Verifier
 
 Graph = StateGraph[ConvCoAState, ConvCoAContext, ConvCoAInput, ConvCoAOutput]
 
-_COUNTERS = 1_000
 _LOOK_UP_AGAIN = RetryPolicy(max_attempts=2, initial_interval=0.5, retry_on=is_transient)
-_NODES: dict[str, tuple[Callable[..., Any], Callable[..., Any] | None]] = {
-    "recall": (recall, None),
-    "look": (look, alook),
-    "plan": (plan, aplan),
-    "approve": (approve, None),
-    "verify": (verify, None),
-    "repair": (repair, arepair),
-    "correct": (correct, acorrect),
-    "answer": (answer, None),
-    "remember": (remember, None),
-}
-"""The nodes other than the action nodes: the function, and its async twin if the node asks a model or an action."""
+_NODES = ("recall", "look", "plan", "approve", "verify", "repair", "correct", "answer", "remember")
 _ASKING = ("plan", "correct", "repair")  # The nodes that ask a model.
 
 
@@ -113,17 +101,18 @@ def build_graph(
         'hopfield'
     """
     runner = ActionRunner(as_actions(retriever, actions))
-    if taken := [name for name in runner.actions if name in _NODES]:
+    names = list(runner)
+    if taken := [name for name in names if name in _NODES]:
         raise InputError(f"an action cannot be called {taken[0]!r}: a node of the graph has that name")
-    settings_model = context_of(runner.actions.values())
-    own_documents = runner.actions.get("knowledge_retrieval")
+    settings_model = context_of(runner.values())
+    own_documents = runner.get("knowledge_retrieval")
     without_model = ExtractiveReasoner(own_documents.encoder if own_documents else None)
     _check_models(model, models, base_url, adapter, reasoner)
     own = reasoner or without_model
     if model is not None:
         own = ChatModelReasoner(model, base_url=base_url, load_in_8bit=load_in_8bit, adapter=adapter)
     defaults = _settings(context, settings_model)
-    check_approve(defaults.approve, runner.actions)
+    check_approve(defaults.approve, runner)
     parts = GraphParts(
         actions=runner,
         reasoner=_reasoner_of(own, models or {}, base_url, load_in_8bit),
@@ -135,78 +124,115 @@ def build_graph(
     graph: Graph = StateGraph(
         ConvCoAState, context_schema=settings_model, input_schema=ConvCoAInput, output_schema=ConvCoAOutput
     )
-    names = list(runner.actions)
     deeper = [name for name in names if runner[name].deepens]
-    mended = [name for name in names if runner[name].repairs]
-    for name, (work, awork) in _NODES.items():
-        if name != "repair" or mended:
-            to = (*names, "verify", "remember") if name == "approve" else None
-            graph.add_node(name, _as_node(parts, name, work, awork), destinations=to)
+    repaired = [name for name in names if runner[name].repairs]
+
+    def add(name: str, work: Callable[..., Any], awork: Callable[..., Any] | None = None, **options: Any) -> None:
+        graph.add_node(name, as_node(parts, name, work, awork), **options)
+
+    add("recall", recall)
+    add("look", look, alook)
+    add("plan", plan, aplan)
+    add("approve", approve, destinations=(*names, "verify", "remember"))
+    add("verify", verify)
+    if repaired:
+        add("repair", repair, arepair)
+    add("correct", correct, acorrect)
+    add("answer", answer)
+    add("remember", remember)
     for name in names:
-        node, failed = _as_node(parts, name, act, aact), partial(act_failed, parts)
-        graph.add_node(name, node, input_schema=ActionState, retry_policy=_LOOK_UP_AGAIN, error_handler=failed)
-        graph.add_edge(name, "verify")
+        failed = partial(act_failed, parts)
+        add(name, act, aact, input_schema=ActionState, retry_policy=_LOOK_UP_AGAIN, error_handler=failed)
+
+    to_answer = ["correct", "answer", "approve"]
     graph.add_edge(START, "recall")
     graph.add_edge("recall", "look")
     graph.add_edge("look", "plan")
     graph.add_conditional_edges("plan", partial(after_plan, parts), [*names, "verify", "approve"])
-    # Without a model, a sub-question that one action cannot answer goes to the next action.
-    again = deeper if own.plans_over_evidence else names
-    on = ["correct", "answer", "approve"]
-    graph.add_conditional_edges("verify", partial(after_verify, parts), [*again, *(["repair"] if mended else []), *on])
-    if mended:
-        graph.add_conditional_edges("repair", partial(after_repair, parts), [*dict.fromkeys((*mended, *deeper)), *on])
+    for name in names:
+        graph.add_edge(name, "verify")
+    again = [*(deeper if own.uses_model else names), *(["repair"] if repaired else [])]
+    graph.add_conditional_edges("verify", partial(after_verify, parts), [*again, *to_answer])
+    if repaired:
+        graph.add_conditional_edges("repair", partial(after_repair, parts), [*dict.fromkeys((*repaired, *deeper)), *to_answer])
     graph.add_edge("correct", "answer")
     graph.add_edge("answer", "remember")
     graph.add_edge("remember", END)
     return graph
 
 
-def _as_node(
-    parts: GraphParts, name: str, work: Callable[..., Any], awork: Callable[..., Awaitable[Any]] | None = None
-) -> RunnableCallable:
-    """Make a node of the graph from a function and its async twin. Without a twin, the function runs in a thread.
+def after_plan(parts: GraphParts, state: ConvCoAState) -> list[Send] | str:
+    """Route to the look-ups that the plan asks for. If the plan is an answer there are none, and `verify` is next."""
+    if "plan" in state["approve"]:
+        return "approve"
+    return with_approval(state, planned_look_ups(parts, state, parts.settings())) or "verify"
 
-    Both are called as `work(parts, state, config, runtime)` with a config that counts model calls. The costs of the node are
-    added to its update, and its facts to the trace. If a node fails, its counter is kept until the turn is resumed.
-    """
-    counters: LRUCache[tuple[Any, str], UsageCounter] = LRUCache(_COUNTERS)
-    lock = threading.Lock()
 
-    def turn_of(state: Any, config: RunnableConfig) -> tuple[Any, str]:
-        return config.get("configurable", {}).get("thread_id"), state.get("asked_message_id") or ""
+def after_verify(parts: GraphParts, state: ConvCoAState) -> list[Send] | str:
+    """Route failed sub-questions to a repair, a deeper look or another action; if none is left, to `correct` or `answer`."""
+    settings = parts.settings()
+    if settings.max_corrections:
+        first = state["depth"] == 1
+        # Only a model can rewrite the input of an action (`repairs`), such as SQL. Without one, another action is asked.
+        has_model = parts.reasoner("repair", settings).uses_model
+        if first and has_model and any(parts.actions[item.action].repairs for item in broken_inputs(state)):
+            return "repair"
+        again = [*(_deeper(parts, state, settings) if first else []), *_other_actions(parts, state, settings)]
+        if again:
+            return with_approval(state, again)
+    return _to_answer(parts, state, settings)
 
-    def counter_of(state: Any, config: RunnableConfig) -> UsageCounter:
-        turn = turn_of(state, config)
-        with lock:
-            # The input of an action node has no message id, and its counter is not kept.
-            return counters.setdefault(turn, UsageCounter()) if turn[1] else UsageCounter()
 
-    def finish(state: Any, config: RunnableConfig, update: Any, cost: NodeUsage) -> Any:
-        with lock:
-            counters.pop(turn_of(state, config), None)
-        if isinstance(update, dict) and name not in update.get("costs", {}):
-            update = {**update, "costs": {**update.get("costs", {}), name: cost}}
-        return annotate(state, update)
+def after_repair(parts: GraphParts, state: ConvCoAState) -> list[Send] | str:
+    """Route the repaired inputs to their actions, together with the deeper looks."""
+    settings, nodes = parts.settings(), state["plan"]["nodes"]
+    again = [to_action(state, index, nodes[index], settings) for index in state["repaired"] if index < len(nodes)]
+    return with_approval(state, [*again, *_deeper(parts, state, settings)]) or _to_answer(parts, state, settings)
 
-    def run(state: Any, config: RunnableConfig, runtime: TurnRuntime) -> Any:
-        start, counter = time.perf_counter(), counter_of(state, config)
-        update = work(parts, state, merge_configs(config, {"callbacks": [counter]}), runtime)
-        return finish(state, config, update, counter.cost(time.perf_counter() - start))
 
-    async def arun(state: Any, config: RunnableConfig, runtime: TurnRuntime) -> Any:
-        if awork is None:
-            return await asyncio.to_thread(run, state, config, runtime)
-        start, counter = time.perf_counter(), counter_of(state, config)
-        update = await awork(parts, state, merge_configs(config, {"callbacks": [counter]}), runtime)
-        return finish(state, config, update, counter.cost(time.perf_counter() - start))
+def _to_answer(parts: GraphParts, state: ConvCoAState, settings: ConvCoAContext) -> str:
+    """Route to `correct` if the answer must still be written. A model is not asked if it has nothing to read."""
+    if state["reply"]["text"]:
+        return "answer"
+    something = any(one["documents"] for one in state["findings"])
+    solved = any(item["status"] in SOLVED for item in state["items"])
+    return "correct" if something or solved or not parts.reasoner("plan", settings).uses_model else "answer"
 
-    return RunnableCallable(run, arun, name=name, trace=False)
+
+def _deeper(parts: GraphParts, state: ConvCoAState, settings: ConvCoAContext) -> list[Send]:
+    """The second, deeper look of actions that have one (`deepens`): the web action reads whole pages only then."""
+    return [
+        to_action(state, index, item, settings)
+        for index, item in enumerate(state["items"])
+        if item["status"] == "unsupported" and parts.actions[item["action"]].deepens
+    ]
+
+
+def _other_actions(parts: GraphParts, state: ConvCoAState, settings: ConvCoAContext) -> list[Send]:
+    """Without a model, the actions are asked one after another until an answer is found."""
+    reasoner, history = parts.reasoner("plan", settings), pairs_of(state)
+    if reasoner.uses_model:
+        return []
+    forms = parts.actions.recognised(state["asked"], history)
+    names = [name for name in parts.actions if forms.get(name, True)]
+    if len(names) == 1:
+        return []
+    evidence = merge_findings(state["findings"])
+    sends = []
+    for index, (item, node) in enumerate(zip(state["items"], state["plan"]["nodes"], strict=False)):
+        first = node["action"]
+        others = [name for name in names if name != first]
+        # An action that looks deeper was asked twice.
+        asked = state["depth"] - 1 - parts.actions[first].deepens
+        is_open = item["status"] in ("unsupported", "failed") and 0 <= asked < len(others)
+        if is_open and not reasoner.finds(item["sub_question"], evidence.found[index].documents, history):
+            sends.append(to_action(state, index, {**item, "action": others[asked]}, settings))
+    return sends
 
 
 def _query_encoder(runner: ActionRunner) -> Encoder | None:
     """The first encoder of an action that can encode questions; None if there is none."""
-    encoders = (action.encoder for action in runner.actions.values())
+    encoders = (action.encoder for action in runner.values())
     return next((encoder for encoder in encoders if hasattr(encoder, "encode_queries")), None)
 
 

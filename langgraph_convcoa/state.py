@@ -1,18 +1,15 @@
-"""The state of the graph, and the costs of a turn: plain types only, so that every checkpoint reads back unchanged."""
+"""The state of a turn, and its evidence: plain types only, so that every checkpoint reads back unchanged."""
 
 from __future__ import annotations
 
 import operator
-import threading
-from collections.abc import Iterable
-from typing import Annotated, Any, cast
-from uuid import UUID
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, NamedTuple
 
-from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.documents import Document
-from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
-from langchain_core.messages.utils import count_tokens_approximately
-from langchain_core.outputs import ChatGeneration, LLMResult
+from langchain_core.messages import AnyMessage
 from langgraph.channels import EphemeralValue
 from langgraph.graph.message import add_messages
 from pydantic import Field
@@ -21,49 +18,9 @@ from typing_extensions import TypedDict  # pydantic, which makes Studio's schema
 from langgraph_convcoa.chain import ChainItem
 from langgraph_convcoa.memory.evidence import RecalledAnswer, RememberedEvidence
 from langgraph_convcoa.memory.knowledge_set import Citation, KnowledgeSetJSON, Round
+from langgraph_convcoa.reasoning.usage import NodeUsage, Usage, add_costs
 
-
-class NodeUsage(TypedDict):
-    """The cost of one node in this turn."""
-
-    llm_calls: int
-    input_tokens: int
-    output_tokens: int
-    retrievals: int
-    seconds: float
-
-
-class Usage(NodeUsage):
-    """The cost of a turn, and of each of its nodes.
-
-    `seconds` counts parallel branches once. `recalled` is the number of sub-questions that the knowledge set answered without
-    a retrieval, `reused` the number of pieces of evidence from earlier turns.
-    """
-
-    recalled: int
-    reused: int
-    per_node: dict[str, NodeUsage]
-
-
-def node_usage(seconds: float = 0.0, retrievals: int = 0) -> NodeUsage:
-    """A cost with no model call."""
-    return {"llm_calls": 0, "input_tokens": 0, "output_tokens": 0, "retrievals": retrievals, "seconds": seconds}
-
-
-def add_costs(costs: dict[str, NodeUsage], more: dict[str, NodeUsage]) -> dict[str, NodeUsage]:
-    """Reducer: add up the costs of each node. A turn begins with `recall`, so its cost replaces the old ones."""
-    costs = {} if "recall" in more else costs
-    return costs | {node: _sum([costs.get(node) or node_usage(), cost]) for node, cost in more.items()}
-
-
-def total_usage(costs: dict[str, NodeUsage], seconds: float, recalled: int = 0, reused: int = 0) -> Usage:
-    """The cost of a turn that took `seconds`, from the costs of its nodes."""
-    return {**_sum(costs.values()), "seconds": seconds, "recalled": recalled, "reused": reused, "per_node": costs}
-
-
-def _sum(costs: Iterable[NodeUsage]) -> NodeUsage:
-    each = [node_usage(), *costs]
-    return cast("NodeUsage", {name: sum(cost[name] for cost in each) for name in node_usage()})  # type: ignore[literal-required]
+LOOKED = -1  # The index of the findings for the question itself.
 
 
 class PlannedNode(TypedDict):
@@ -154,22 +111,21 @@ class ConvCoAState(ThreadState, total=False):
 
     # Lives for one step: a later turn given as messages must not read an old question.
     question: Annotated[str, EphemeralValue]
-    asked: str
+    asked: str  # The question.
     asked_message_id: str
-    # Names of actions and nodes that a person approves.
-    approve: list[str]
+    approve: list[str]  # Names of actions and nodes that a person approves.
     history: list[tuple[str, str]]
-    knowledge_view: str
-    shared: list[Round]
+    knowledge_view: str  # The conversation as text for a prompt.
+    shared: list[Round]  # Rounds of the user's other threads.
     plan: Plan
-    recalled: list[RecalledAnswer]
-    reused: int
+    recalled: list[RecalledAnswer]  # Answers of earlier rounds to sub-questions of the plan.
+    reused: int  # Number of pieces of evidence from earlier turns.
     findings: Annotated[list[Finding], operator.add]
-    items: list[ChainItem]
+    items: list[ChainItem]  # The chain after verification.
     # Indexes of the open items. Without a chain: indexes of the failed sentences of the answer.
     unsolved: list[int]
-    depth: int
-    repaired: list[int]
+    depth: int  # How often the node `verify` has run.
+    repaired: list[int]  # Indexes of the nodes of the plan with a new action input.
     costs: Annotated[dict[str, NodeUsage], add_costs]
     reply: Reply
 
@@ -194,50 +150,72 @@ def pairs_of(state: ConvCoAState | ActionState) -> list[tuple[str, str]]:
     return [(question, answer) for question, answer in state["history"]]
 
 
-class UsageCounter(BaseCallbackHandler):
-    """Counts the model requests under a node's config, streamed or not.
+@dataclass
+class Found:
+    """Everything that was found for one sub-question, the deeper look first. `action` is the action asked last."""
 
-    If the provider reports no tokens, they are estimated at four characters a token.
+    documents: list[Document] = field(default_factory=list)
+    error: str = ""
+    action: str = ""
+
+
+class TurnEvidence(NamedTuple):
+    """The evidence of a turn.
+
+    `documents[n - 1]` is cited as [n] from the first prompt to the final answer. `found` has the documents of each
+    sub-question by its index, and of the question itself under `LOOKED`.
     """
 
-    run_inline = True
+    documents: list[Document]
+    found: Mapping[int, Found]
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._prompts: dict[UUID, list[BaseMessage]] = {}
-        self.llm_calls = 0
-        self.input_tokens = 0
-        self.output_tokens = 0
 
-    def on_chat_model_start(
-        self, serialized: dict[str, Any], messages: list[list[BaseMessage]], *, run_id: UUID, **kwargs: Any
-    ) -> None:
-        with self._lock:
-            self.llm_calls += 1
-            self._prompts[run_id] = messages[0] if messages else []
+def finding(
+    index: int,
+    action: str,
+    documents: Sequence[Document] = (),
+    error: str = "",
+    *,
+    depth: int = 1,
+    seconds: float = 0.0,
+    repairable: bool = False,
+) -> Finding:
+    """Make the finding of one action for one sub-question."""
+    return Finding(
+        index=index, action=action, documents=list(documents), error=error, depth=depth, seconds=seconds, repairable=repairable
+    )
 
-    def on_llm_end(self, response: LLMResult, *, run_id: UUID, **kwargs: Any) -> None:
-        with self._lock:
-            prompt = self._prompts.pop(run_id, None)
-            if prompt is None:
-                return
-            generation = response.generations[0][0] if response.generations and response.generations[0] else None
-            message = generation.message if isinstance(generation, ChatGeneration) else None
-            reported = message.usage_metadata if isinstance(message, AIMessage) else None
-            if reported:
-                self.input_tokens += reported["input_tokens"]
-                self.output_tokens += reported["output_tokens"]
-            else:
-                self.input_tokens += count_tokens_approximately(prompt)
-                self.output_tokens += count_tokens_approximately([message]) if message is not None else 0
 
-    def on_llm_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
-        with self._lock:
-            prompt = self._prompts.pop(run_id, None)
-            if prompt is not None:
-                self.input_tokens += count_tokens_approximately(prompt)
+def merge_findings(findings: Sequence[Finding]) -> TurnEvidence:
+    """Number the documents of a turn. The order of arrival does not matter, and a number stays when more is found."""
+    texts: dict[str, str] = {}
+    ids: dict[tuple[str, str], str] = {}
+    numbered: dict[str, Document] = {}
+    named: list[tuple[Finding, list[Document]]] = []
+    for one in sorted(findings, key=lambda f: (f["depth"], f["index"])):
+        own = {str(own.id): own for own in (_with_own_id(given, texts, ids) for given in one["documents"])}
+        named.append((one, list(own.values())))
+        for id_, document in own.items():
+            numbered.setdefault(id_, document)
+    found: defaultdict[int, Found] = defaultdict(Found)
+    came_back = {one["index"] for one in findings if not one["error"]}
+    for one, documents in sorted(named, key=lambda pair: (pair[0]["index"], -pair[0]["depth"])):
+        here = found[one["index"]]
+        known = {document.id for document in here.documents}
+        here.documents += [document for document in documents if document.id not in known]
+        here.action = here.action or one["action"]
+        # An unusable input is no failure if another look-up of the sub-question succeeded.
+        if not (one["repairable"] and one["index"] in came_back):
+            here.error = here.error or one["error"]
+    return TurnEvidence(list(numbered.values()), found)
 
-    def cost(self, seconds: float) -> NodeUsage:
-        """The cost of a node that took `seconds`, with the counts so far."""
-        counted = {"llm_calls": self.llm_calls, "input_tokens": self.input_tokens, "output_tokens": self.output_tokens}
-        return cast("NodeUsage", {**node_usage(seconds), **counted})
+
+def _with_own_id(document: Document, texts: dict[str, str], ids: dict[tuple[str, str], str]) -> Document:
+    """The document, with the id of an equal document, or a new id if another text has its id."""
+    title = str(document.metadata.get("title") or "")
+    id_ = wanted = ids.setdefault((title, document.page_content), str(document.id))
+    number = 1
+    while texts.setdefault(id_, document.page_content) != document.page_content:
+        number += 1
+        id_ = f"{wanted}~{number}"
+    return document if id_ == document.id else document.model_copy(update={"id": id_})

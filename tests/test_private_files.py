@@ -23,7 +23,8 @@ from langgraph_convcoa.files import open_sqlite
 from langgraph_convcoa.retrieval.encoders.cache import PatternCache
 from langgraph_convcoa.storage import default_store
 from langgraph_convcoa.storage.sqlite import SqliteStore
-from langgraph_convcoa.storage.threads import KIND, Threads, file_as_values
+from langgraph_convcoa.storage.thread_export import KIND, file_as_values
+from langgraph_convcoa.storage.threads import Threads
 from tests.fakes import ScriptedModel
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="permissions are those of POSIX")

@@ -18,9 +18,9 @@ from experiments.baselines.replies import last_line, short_answer
 from experiments.baselines.worked import WORKED
 from langgraph_convcoa.evaluation.methods.prompting import Asking
 from langgraph_convcoa.evaluation.records import Outcome
-from langgraph_convcoa.text.citations import without_marks
+from langgraph_convcoa.text.citation_marks import without_marks
+from langgraph_convcoa.verification.answer_check import as_claim, judge
 from langgraph_convcoa.verification.premise import Evidence
-from langgraph_convcoa.verification.verdicts import as_claim, judge
 from langgraph_convcoa.verification.verifier import LexicalVerifier
 
 INSTRUCTION = (

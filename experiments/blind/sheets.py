@@ -21,7 +21,7 @@ from langgraph_convcoa.datasets.rows import json_lines
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.evaluation.records import ANSWERED, Answered, references_of
 from langgraph_convcoa.evaluation.runs.judging import CRITERIA
-from langgraph_convcoa.text.citations import without_marks
+from langgraph_convcoa.text.citation_marks import without_marks
 
 COLUMNS = ("item", "answer", *CRITERIA, "rank", "reason")
 """Columns of the table that a judge fills in. It has a row for each answer."""

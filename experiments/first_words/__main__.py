@@ -33,7 +33,7 @@ from langgraph_convcoa.evaluation.records import Turn
 from langgraph_convcoa.evaluation.reports import Table
 from langgraph_convcoa.graph import build_graph
 from langgraph_convcoa.text.words import content_words, sentences
-from langgraph_convcoa.verification.answers import with_marks
+from langgraph_convcoa.verification.answer_check import with_marks
 
 KINDS = ("instructions", "history", "evidence", "tools", "schema", "reply")
 _WAIT, _PACE = 0.5, 0.02

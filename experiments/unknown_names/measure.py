@@ -30,7 +30,7 @@ from langgraph_convcoa.retrieval.encoders.cache import PatternCache
 from langgraph_convcoa.retrieval.encoders.embeddings import as_encoder
 from langgraph_convcoa.retrieval.progress import Progress, track
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
-from langgraph_convcoa.text.citations import without_marks
+from langgraph_convcoa.text.citation_marks import without_marks
 from langgraph_convcoa.text.words import words
 
 _NAME = re.compile(r"(?<=[\w,] )[A-Z][a-zé]{2,}(?: [A-Z][a-zé]{2,})*\b")

@@ -53,24 +53,23 @@ class Look(NamedTuple):
     seconds: float
 
 
-class ActionRunner:
-    """Runs the actions of one graph. Raises InputError if two actions have one name, or an object is not an action."""
+class ActionRunner(dict[str, BaseAction]):
+    """The actions of one graph by name, and how they are run.
+
+    Raises InputError if two actions have one name, or an object is not an action.
+    """
 
     def __init__(self, actions: Sequence[Action]) -> None:
-        self.actions: dict[str, BaseAction] = {}
         for action in map(as_action, actions):
-            if action.name in self.actions:
+            if action.name in self:
                 raise InputError(f"two actions are called {action.name!r}: give each its own name")
-            self.actions[action.name] = action
+            self[action.name] = action
         self._slots: weakref.WeakValueDictionary[tuple[int, str], asyncio.Semaphore] = weakref.WeakValueDictionary()
-
-    def __getitem__(self, name: str) -> BaseAction:
-        return self.actions[name]
 
     def descriptions(self) -> dict[str, str]:
         """Name -> current description. An action that cannot describe itself has its name as its description."""
         found = {}
-        for name, action in self.actions.items():
+        for name, action in self.items():
             try:
                 found[name] = clean(action.description if isinstance(action.description, str) else str(action.description()))
             except Exception as error:  # noqa: BLE001 - one action that fails here must not stop the others
@@ -78,16 +77,10 @@ class ActionRunner:
                 found[name] = name
         return found
 
-    def looking(self, question: str, history: Sequence[tuple[str, str]], but: Collection[str] = ()) -> list[str]:
-        """The actions to ask about a question before the plan. If some of them recognise it, only these are asked."""
-        names = [name for name, action in self.actions.items() if action.looks_first and name not in but]
-        forms = self.recognised(question, history)
-        return [name for name in names if forms.get(name)] or [name for name in names if name not in forms]
-
     def recognised(self, question: str, history: Sequence[tuple[str, str]]) -> dict[str, bool]:
         """Name -> whether the question has the form that the action takes; only for actions that take one form."""
         found = {}
-        for name, action in self.actions.items():
+        for name, action in self.items():
             try:
                 recognised = action.recognises(question, history)
             except Exception as error:  # noqa: BLE001 - one action that fails here must not stop the others
@@ -103,14 +96,14 @@ class ActionRunner:
         slots = self._slots.get(key) or self._slots.setdefault(key, asyncio.Semaphore(limit))
         async with slots:
             try:
-                found = await asyncio.wait_for(self.actions[name].retrieve(request), within)
+                found = await asyncio.wait_for(self[name].retrieve(request), within)
             except TimeoutError as error:
                 raise TimeoutError(f"no result within {within:g} s") from error
             except GraphBubbleUp:
                 # Not an error: an interrupt that the action makes.
                 raise
             except Exception as error:
-                reason = reason_of(error, secrets_of(self.actions[name]))
+                reason = reason_of(error, secrets_of(self[name]))
                 if isinstance(error, ConvCoAError):
                     error.args = (reason, *error.args[1:])
                     raise

@@ -19,7 +19,7 @@ from langgraph_convcoa.cli.options import AsJson, ConversationOptions, grouped, 
 from langgraph_convcoa.cli.session import Session, open_session, run_turn
 from langgraph_convcoa.errors import ConvCoAError, InputError
 from langgraph_convcoa.storage import default_store, open_store
-from langgraph_convcoa.storage.threads import file_name, write_thread_file
+from langgraph_convcoa.storage.thread_export import file_name, write_thread_file
 from langgraph_convcoa.text.clean import one_line, printable
 
 _ROUNDS_SHOWN = 3

@@ -20,7 +20,7 @@ from langgraph_convcoa.cli.documents import default_encoder, documents_of, is_en
 from langgraph_convcoa.cli.options import AllowHost, ConversationOptions, Token, grouped, named_index, option
 from langgraph_convcoa.cli.session import Basis, open_documents, open_session
 from langgraph_convcoa.errors import InputError, redact, require
-from langgraph_convcoa.server import UPLOAD_BYTES
+from langgraph_convcoa.server.upload_limits import UPLOAD_BYTES
 from langgraph_convcoa.storage import data_folder, default_store
 
 if TYPE_CHECKING:

@@ -13,7 +13,8 @@ from langgraph_convcoa.cli.documents import cache_folder, documents_of, open_ret
 from langgraph_convcoa.cli.options import ConversationOptions, named_index
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.storage import ConversationStore, default_store, open_store, thread_name
-from langgraph_convcoa.storage.threads import StoredGraph, thread_as_file
+from langgraph_convcoa.storage.thread_export import thread_as_file
+from langgraph_convcoa.storage.threads import StoredGraph
 from langgraph_convcoa.storage.turns import INTERRUPT, OUTPUT_FIELDS, rounds_of
 from langgraph_convcoa.text.clean import one_line
 

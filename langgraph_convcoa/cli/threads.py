@@ -14,7 +14,8 @@ from langgraph_convcoa.cli.console import consoles, print_json, show_rounds
 from langgraph_convcoa.cli.options import AsJson, option
 from langgraph_convcoa.errors import InputError, StoreError
 from langgraph_convcoa.storage import default_store, open_store
-from langgraph_convcoa.storage.threads import Threads, file_as_values, read_thread_file, write_thread_file
+from langgraph_convcoa.storage.thread_export import file_as_values, read_thread_file, write_thread_file
+from langgraph_convcoa.storage.threads import Threads
 from langgraph_convcoa.text.clean import one_line
 
 app = typer.Typer(help="List, show, export, import and delete conversations.", no_args_is_help=True, rich_markup_mode="rich")

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from scipy import stats
 
 from langgraph_convcoa.reasoning.extractive.coverage import NOTHING
-from langgraph_convcoa.text.citations import without_marks
+from langgraph_convcoa.text.citation_marks import without_marks
 from langgraph_convcoa.text.matching import known_references, match_answer
 
 Numbers = npt.NDArray[np.float64]

@@ -17,10 +17,9 @@ from langgraph_convcoa.datasets.labelled_claims import LabelledClaim, RatedAnswe
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.evaluation.reports import Report, Table, shown
 from langgraph_convcoa.retrieval.progress import Progress, track
-from langgraph_convcoa.verification.answers import CheckedSentence, Checker
+from langgraph_convcoa.verification.answer_check import CheckedSentence, Checker, judge
 from langgraph_convcoa.verification.premise import Evidence
 from langgraph_convcoa.verification.trained import as_verifier
-from langgraph_convcoa.verification.verdicts import judge
 from langgraph_convcoa.verification.verifier import LexicalVerifier, Verifier
 
 VERIFIERS = ("default", "lexical")

@@ -16,7 +16,7 @@ from typing_extensions import TypedDict
 
 from langgraph_convcoa.chain import ChainItem
 from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.text.citations import without_marks
+from langgraph_convcoa.text.citation_marks import without_marks
 from langgraph_convcoa.text.clean import clean
 
 ROOT = "Contextual knowledge set"

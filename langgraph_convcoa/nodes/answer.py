@@ -24,11 +24,12 @@ from langgraph_convcoa.memory.evidence import remember_evidence
 from langgraph_convcoa.memory.knowledge_set import Citation, ContextualKnowledgeSet, RoundExtra
 from langgraph_convcoa.nodes.approve import NeededText, Review, arguments, decide
 from langgraph_convcoa.nodes.correct import STANDS_IN
-from langgraph_convcoa.nodes.parts import GraphParts, TurnRuntime, Update, emit, merge_findings, show
-from langgraph_convcoa.state import ConvCoAState, Finding, NodeUsage, Reply, node_usage, pairs_of, total_usage
-from langgraph_convcoa.text.citations import CitationFilter, without_marks
+from langgraph_convcoa.nodes.runtime import GraphParts, TurnRuntime, Update, emit, show
+from langgraph_convcoa.reasoning.usage import NodeUsage, node_usage, total_usage
+from langgraph_convcoa.state import ConvCoAState, Finding, Reply, merge_findings, pairs_of
+from langgraph_convcoa.text.citation_marks import CitationFilter, without_marks
 from langgraph_convcoa.text.words import STOPS
-from langgraph_convcoa.verification.answers import CheckedSentence, Checker
+from langgraph_convcoa.verification.answer_check import CheckedSentence, Checker
 from langgraph_convcoa.verification.premise import Evidence
 from langgraph_convcoa.verification.sentences import renumbered, statements
 
@@ -85,7 +86,7 @@ def _written(parts: GraphParts, state: ConvCoAState, text: str, reply: Reply, ch
     final, citations, checked, _ = finish(text, [], checker, reply["confirmed"])
     unsupported = [sentence.plain for sentence in checked if not sentence.stands]
     item: ChainItem = {
-        **chain_item(next(iter(parts.actions.actions)), state["plan"]["optimized_question"]),
+        **chain_item(next(iter(parts.actions)), state["plan"]["optimized_question"]),
         "answer": " ".join(sentence.plain for sentence in checked),
         "status": "unsupported" if unsupported else "corrected",
         "score": min((sentence.verdict.score for sentence in checked), default=0.0),
@@ -209,7 +210,7 @@ def remember(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, run
     ]
     evidence_memory = remember_evidence(state.get("evidence_memory") or [], found, entry["round"], settings.evidence_memory)
     costs = {**state["costs"], "remember": node_usage(time.perf_counter() - start)}
-    seconds = _turn_seconds(costs, state["findings"], parts.actions.actions)
+    seconds = _turn_seconds(costs, state["findings"], parts.actions)
     return {
         "messages": messages,
         "knowledge_set": knowledge.export(),

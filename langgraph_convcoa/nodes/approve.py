@@ -27,9 +27,19 @@ from pydantic import (
 from langgraph_convcoa.chain import chain_item
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.memory.knowledge_set import LONGEST_QUESTION
-from langgraph_convcoa.nodes.parts import LOOKED, GraphParts, TurnRuntime, Update, finding, merge_findings
-from langgraph_convcoa.nodes.plan import by_way_of_approval, first_look_ups, recall_plan
-from langgraph_convcoa.state import ActionState, ConvCoAState, Finding, Plan, PlannedNode, empty_reply
+from langgraph_convcoa.nodes.plan import planned_look_ups, recall_plan
+from langgraph_convcoa.nodes.runtime import GraphParts, TurnRuntime, Update
+from langgraph_convcoa.state import (
+    LOOKED,
+    ActionState,
+    ConvCoAState,
+    Finding,
+    Plan,
+    PlannedNode,
+    empty_reply,
+    finding,
+    merge_findings,
+)
 from langgraph_convcoa.text.clean import clean_value
 
 if TYPE_CHECKING:
@@ -41,9 +51,17 @@ def approve(parts: GraphParts, state: Any, config: RunnableConfig, runtime: Turn
     return _look_ups(parts, state) if "look_ups" in state else _plan(parts, state, runtime)
 
 
+def with_approval(state: ConvCoAState, look_ups: list[Send]) -> list[Send]:
+    """Return the look-ups, or one branch to `approve` with all of them if a person approves any of them."""
+    if not {look_up.node for look_up in look_ups} & {*state["approve"]}:
+        return look_ups
+    needed = {name: state[name] for name in ("approve", "asked", "plan", "items")}
+    return [Send("approve", {**needed, "look_ups": [look_up.arg for look_up in look_ups]})]
+
+
 def _plan(parts: GraphParts, state: ConvCoAState, runtime: TurnRuntime) -> Command[Any]:
     settings, plan = parts.settings(runtime), state["plan"]
-    [decided] = decide([_plan_review(state, chain_type(parts.actions.actions, settings.max_sub_questions))])
+    [decided] = decide([_plan_review(state, chain_type(parts.actions, settings.max_sub_questions))])
     if decided.type == "reject":
         items = [{**chain_item(**node), "status": "failed", "reason": decided.reason} for node in plan["nodes"]]
         return Command(update={"items": items, "reply": empty_reply(decided.sentence)}, goto="remember")
@@ -57,14 +75,14 @@ def _plan(parts: GraphParts, state: ConvCoAState, runtime: TurnRuntime) -> Comma
         recalled = recall_plan(parts, state, edited, settings)
         state = {**state, "plan": edited, "recalled": recalled, "findings": looked}
         update = {"plan": edited, "recalled": recalled, "findings": Overwrite(looked)}
-    return Command(update=update, goto=by_way_of_approval(state, first_look_ups(parts, state, settings)) or "verify")
+    return Command(update=update, goto=with_approval(state, planned_look_ups(parts, state, settings)) or "verify")
 
 
 def _look_ups(parts: GraphParts, state: Any) -> Command[Any]:
     """Ask about look-ups. An edit changes the plan and the chain; a rejection becomes the finding of the look-up."""
     look_ups: list[ActionState] = state["look_ups"]
     reviewed = [look_up for look_up in look_ups if look_up["action"] in state["approve"]]
-    decisions = decide([_look_up_review(look_up, list(parts.actions.actions)) for look_up in reviewed])
+    decisions = decide([_look_up_review(look_up, list(parts.actions)) for look_up in reviewed])
     plan, items = {**state["plan"], "nodes": [*state["plan"]["nodes"]]}, [*state["items"]]
     sends = [Send(look_up["action"], look_up) for look_up in look_ups if look_up["action"] not in state["approve"]]
     findings: list[Finding] = []

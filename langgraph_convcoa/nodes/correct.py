@@ -1,4 +1,7 @@
-"""The node `correct`: one model call that answers all that verification left open and writes the final answer."""
+"""The model calls after verification: `correct` answers all that is open and writes the final answer.
+
+`repair` comes before it if action inputs failed, such as invalid SQL: it rewrites them, and they are looked up again.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +16,14 @@ from langchain_core.runnables import RunnableConfig
 from langgraph_convcoa.actions.runner import reason_of
 from langgraph_convcoa.chain import SOLVED, ChainItem, Status
 from langgraph_convcoa.errors import ModelError, secrets_of
-from langgraph_convcoa.nodes.parts import LOOKED, GraphParts, TurnEvidence, TurnRuntime, Update, emit_status, merge_findings
-from langgraph_convcoa.nodes.verify import judge, put_first, score_claims
-from langgraph_convcoa.reasoning.base import Corrected, Correction, CorrectRequest, Unsolved
-from langgraph_convcoa.state import ConvCoAState, pairs_of
-from langgraph_convcoa.text.citations import without_marks
+from langgraph_convcoa.nodes.runtime import GraphParts, TurnRuntime, Update, emit_status
+from langgraph_convcoa.nodes.verify import check_guess, put_first, score_claims
+from langgraph_convcoa.reasoning.base import BrokenInput, Corrected, Correction, CorrectRequest, RepairRequest, Unsolved
+from langgraph_convcoa.state import LOOKED, ConvCoAState, PlannedNode, TurnEvidence, merge_findings, pairs_of
+from langgraph_convcoa.text.citation_marks import without_marks
 from langgraph_convcoa.text.clean import cut_answer, cut_field
 from langgraph_convcoa.text.words import LIST_MARK, STOPS, content_words
-from langgraph_convcoa.verification.answers import CheckedSentence, Checker, with_marks
+from langgraph_convcoa.verification.answer_check import CheckedSentence, Checker, with_marks
 from langgraph_convcoa.verification.premise import Evidence
 from langgraph_convcoa.verification.sentences import is_sentence
 from langgraph_convcoa.verification.verifier import Verifier
@@ -28,6 +31,50 @@ from langgraph_convcoa.verification.verifier import Verifier
 _SWITCHED_OFF = "corrections are switched off"
 STANDS_IN = "the best evidence stands in"
 _LIST_MARK = re.compile(rf"{LIST_MARK}\s+")
+
+
+def repair(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runtime: TurnRuntime) -> Update:
+    """Ask the model once about all inputs; if the call fails, the sub-questions keep their first failure."""
+    reasoner = parts.reasoner("repair", parts.settings(runtime))
+    try:
+        inputs = reasoner.repair(_repair_request(parts, state), config)
+    except Exception:  # noqa: BLE001 - whatever a reasoner raises
+        inputs = {}
+    return _repaired(state, inputs)
+
+
+async def arepair(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runtime: TurnRuntime) -> Update:
+    """As `repair`."""
+    # In threads: a model may have to be built, and a description may wait for a database.
+    reasoner = await asyncio.to_thread(parts.reasoner, "repair", parts.settings(runtime))
+    try:
+        inputs = await reasoner.arepair(await asyncio.to_thread(_repair_request, parts, state), config)
+    except Exception:  # noqa: BLE001 - as above
+        inputs = {}
+    return _repaired(state, inputs)
+
+
+def _repair_request(parts: GraphParts, state: ConvCoAState) -> RepairRequest:
+    return RepairRequest(state["plan"]["optimized_question"], broken_inputs(state), parts.actions.descriptions())
+
+
+def _repaired(state: ConvCoAState, inputs: dict[int, str]) -> Update:
+    plan = state["plan"]
+    inputs = {item.index: cut_field(inputs[item.index]) for item in broken_inputs(state) if item.index in inputs}
+    nodes: list[PlannedNode] = [
+        {**node, "action_input": inputs.get(index, node["action_input"])} for index, node in enumerate(plan["nodes"])
+    ]
+    return {"plan": {**plan, "nodes": nodes}, "repaired": sorted(inputs)}
+
+
+def broken_inputs(state: ConvCoAState) -> list[BrokenInput]:
+    """The action inputs that the actions could not use."""
+    nodes = state["plan"]["nodes"]
+    failed = {one["index"]: one["error"] for one in state["findings"] if one["repairable"] and 0 <= one["index"] < len(nodes)}
+    return [
+        BrokenInput(index, nodes[index]["action"], nodes[index]["sub_question"], nodes[index]["action_input"], failed[index])
+        for index in sorted(failed)
+    ]
 
 
 def correct(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runtime: TurnRuntime) -> Update:
@@ -156,7 +203,7 @@ def apply_corrections(
         answer = without_marks(correction.answer)
         named = [evidence.documents[number - 1] for number in correction.evidence if number <= len(evidence.documents)]
         documents = [*named, *(document for document in open_item.evidence if document not in named)]
-        verdict = judge(answer, open_item.sub_question, Evidence.of(documents), verifier, threshold)
+        verdict = check_guess(answer, open_item.sub_question, Evidence.of(documents), verifier, threshold)
         kept = _same(answer, open_item.guess_answer)
         status: Status = "confirmed" if kept else "corrected" if open_item.guess_answer else "filled"
         item |= {

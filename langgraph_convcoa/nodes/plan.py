@@ -25,19 +25,21 @@ from langgraph_convcoa.errors import ModelError
 from langgraph_convcoa.memory import sharing
 from langgraph_convcoa.memory.evidence import RecalledAnswer, integrate, recall_answers
 from langgraph_convcoa.memory.knowledge_set import ContextualKnowledgeSet, Round, read_conversation
-from langgraph_convcoa.nodes.parts import (
+from langgraph_convcoa.nodes.runtime import GraphParts, TurnRuntime, Update, annotate, emit, emit_status
+from langgraph_convcoa.reasoning.base import PlanRequest
+from langgraph_convcoa.reasoning.usage import node_usage
+from langgraph_convcoa.state import (
     LOOKED,
-    GraphParts,
-    TurnRuntime,
-    Update,
-    annotate,
-    emit,
-    emit_status,
+    ActionState,
+    ConvCoAState,
+    Finding,
+    Plan,
+    PlannedNode,
+    empty_reply,
     finding,
     merge_findings,
+    pairs_of,
 )
-from langgraph_convcoa.reasoning.base import PlanRequest
-from langgraph_convcoa.state import ActionState, ConvCoAState, Finding, Plan, PlannedNode, empty_reply, node_usage, pairs_of
 from langgraph_convcoa.text.clean import cut_answer, cut_field
 from langgraph_convcoa.text.questions import words_agree
 from langgraph_convcoa.text.words import content_words
@@ -69,7 +71,7 @@ def recall(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runti
         "asked": asked.question,
         "asked_message_id": asked.message_id,
         # Kept in the state, because a turn is often resumed without the settings of its start.
-        "approve": check_approve(settings.approve, parts.actions.actions, config),
+        "approve": check_approve(settings.approve, parts.actions, config),
         "history": history,
         "knowledge_view": view,
         "shared": shared,
@@ -88,10 +90,7 @@ def recall(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runti
 
 
 def look(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runtime: TurnRuntime) -> Update:
-    """Ask every action that `looks_first` and needs no approval; no model call.
-
-    An action that recognises the question is asked alone.
-    """
+    """Look the question up as it stands, in the actions that are free and fast (`looks_first`); no model call."""
     settings = parts.settings(runtime)
     if not (requests := _requests(parts, state, settings)):
         return {}
@@ -109,12 +108,17 @@ async def alook(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, 
 
 
 def _requests(parts: GraphParts, state: ConvCoAState, settings: ConvCoAContext) -> dict[str, ActionRequest]:
-    """The request to each action that is asked before the plan."""
-    if not settings.look_first or not parts.reasoner("plan", settings).plans_over_evidence:
+    """The request to each action that is asked before the plan: those that need no approval and take any question.
+
+    If some of them recognise the form of the question, such as "Which documents do I have?", only these are asked.
+    """
+    if not settings.look_first or not parts.reasoner("plan", settings).uses_model:
         return {}
     question, history = state["asked"], tuple(pairs_of(state))
+    names = [name for name, action in parts.actions.items() if action.looks_first and name not in state["approve"]]
+    forms = parts.actions.recognised(question, history)
     requests = {}
-    for name in parts.actions.looking(question, history, state["approve"]):
+    for name in [name for name in names if forms.get(name)] or [name for name in names if name not in forms]:
         own = () if settings.of_action(name).get("use_history") is False else history
         requests[name] = _request(parts, settings, name, question=question, sub_question=question, history=own)
     return requests
@@ -126,9 +130,9 @@ def _request(parts: GraphParts, settings: ConvCoAContext, action: str, **asked: 
     A model reads an excerpt of each piece and its neighbours; without a model, each piece is read alone.
     """
     own = settings.of_action(action)
-    reads = parts.reasoner("plan", settings).plans_over_evidence
-    k = own.get("k") or settings.k or (MODEL_K if reads else EXTRACTIVE_K)
-    return ActionRequest(k=k, neighbours=int(reads), settings=own, **asked)
+    has_model = parts.reasoner("plan", settings).uses_model
+    k = own.get("k") or settings.k or (MODEL_K if has_model else EXTRACTIVE_K)
+    return ActionRequest(k=k, neighbours=int(has_model), settings=own, **asked)
 
 
 def _looked(parts: GraphParts, state: ConvCoAState, settings: ConvCoAContext, looks: Sequence[Look]) -> Update:
@@ -199,6 +203,7 @@ class _PlanCall:
         self._settings = settings = parts.settings(runtime)
         self.reasoner = parts.reasoner("plan", settings)
         evidence = merge_findings(state["findings"]).documents
+        # The answer of this call is taken, and streamed, only if the setting allows it and it can be verified.
         streams = evidence and settings.allow_draft_answer
         self.request = PlanRequest(
             question=state["asked"],
@@ -242,14 +247,7 @@ class _PlanCall:
         return {"plan": made, "recalled": recalled, "reply": reply}
 
 
-def after_plan(parts: GraphParts, state: ConvCoAState) -> list[Send] | str:
-    """Route to the look-ups of the plan, or to `approve` if a person decides first."""
-    if "plan" in state["approve"]:
-        return "approve"
-    return by_way_of_approval(state, first_look_ups(parts, state, parts.settings())) or "verify"
-
-
-def first_look_ups(parts: GraphParts, state: ConvCoAState, settings: ConvCoAContext) -> list[Send]:
+def planned_look_ups(parts: GraphParts, state: ConvCoAState, settings: ConvCoAContext) -> list[Send]:
     """One branch for each sub-question that is neither recalled nor looked up.
 
     An empty chain without evidence looks up the question itself.
@@ -258,10 +256,10 @@ def first_look_ups(parts: GraphParts, state: ConvCoAState, settings: ConvCoACont
     if not made["nodes"]:
         if any(finding["index"] == LOOKED for finding in state["findings"]):
             return []
-        action = next(iter(parts.actions.actions))
-        return [send(state, LOOKED, chain_item(action, made["optimized_question"]), settings)]
+        action = next(iter(parts.actions))
+        return [to_action(state, LOOKED, chain_item(action, made["optimized_question"]), settings)]
     known = {entry["index"] for entry in (*still_recalled(state), *state["findings"], *looked_up(state))}
-    return [send(state, index, node, settings) for index, node in enumerate(made["nodes"]) if index not in known]
+    return [to_action(state, index, node, settings) for index, node in enumerate(made["nodes"]) if index not in known]
 
 
 def looked_up(state: ConvCoAState) -> list[Finding]:
@@ -312,7 +310,7 @@ def recall_plan(parts: GraphParts, state: ConvCoAState, made: Plan, settings: Co
     )
 
 
-def send(state: ConvCoAState, index: int, step: PlannedNode | ChainItem, settings: ConvCoAContext) -> Send:
+def to_action(state: ConvCoAState, index: int, step: PlannedNode | ChainItem, settings: ConvCoAContext) -> Send:
     """A branch to the action that looks one sub-question up."""
     with_history = settings.of_action(step["action"]).get("use_history")
     if with_history is None:
@@ -330,14 +328,6 @@ def send(state: ConvCoAState, index: int, step: PlannedNode | ChainItem, setting
         "history": state["history"] if with_history else [],
     }
     return Send(step["action"], payload)
-
-
-def by_way_of_approval(state: ConvCoAState, look_ups: list[Send]) -> list[Send]:
-    """Return the look-ups, or one branch to `approve` with all of them if a person approves any of them."""
-    if not {look_up.node for look_up in look_ups} & {*state["approve"]}:
-        return look_ups
-    needed = {name: state[name] for name in ("approve", "asked", "plan", "items")}
-    return [Send("approve", {**needed, "look_ups": [look_up.arg for look_up in look_ups]})]
 
 
 def act(parts: GraphParts, state: ActionState, config: RunnableConfig, runtime: TurnRuntime) -> Update:

@@ -1,41 +1,34 @@
-"""The node `verify` judges every guess and every sentence of an answer, and decides where the turn goes.
-
-It may go to the node `repair`: one model call that rewrites the action inputs that failed, such as invalid SQL.
-"""
+"""The node `verify`: checks every guess of the chain, or every sentence of the answer; no model call."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 
 from langchain_core.documents import Document
 from langchain_core.runnables import RunnableConfig
-from langgraph.types import Overwrite, Send
+from langgraph.types import Overwrite
 
-from langgraph_convcoa.chain import SOLVED, ChainItem, chain_item
+from langgraph_convcoa.chain import ChainItem, chain_item
 from langgraph_convcoa.context import ConvCoAContext
 from langgraph_convcoa.memory.evidence import RecalledAnswer
-from langgraph_convcoa.nodes.parts import (
+from langgraph_convcoa.nodes.plan import looked_up, still_recalled, with_earlier_evidence
+from langgraph_convcoa.nodes.runtime import GraphParts, TurnRuntime, Update, emit_status
+from langgraph_convcoa.reasoning.base import History
+from langgraph_convcoa.state import (
     LOOKED,
+    ConvCoAState,
+    Finding,
     Found,
-    GraphParts,
+    PlannedNode,
     TurnEvidence,
-    TurnRuntime,
-    Update,
-    emit_status,
     finding,
     merge_findings,
+    pairs_of,
 )
-from langgraph_convcoa.nodes.plan import by_way_of_approval, looked_up, send, still_recalled, with_earlier_evidence
-from langgraph_convcoa.reasoning.base import BrokenInput, History, RepairRequest
-from langgraph_convcoa.state import ConvCoAState, Finding, PlannedNode, pairs_of
-from langgraph_convcoa.text.citations import without_marks
-from langgraph_convcoa.text.clean import cut_field
+from langgraph_convcoa.text.citation_marks import without_marks
 from langgraph_convcoa.text.questions import holds_negation
-from langgraph_convcoa.verification import verdicts
-from langgraph_convcoa.verification.answers import CheckedSentence, Checker
+from langgraph_convcoa.verification.answer_check import CheckedSentence, Checker, Verdict, as_claim, judge
 from langgraph_convcoa.verification.premise import Evidence
-from langgraph_convcoa.verification.verdicts import Verdict, as_claim
 from langgraph_convcoa.verification.verifier import Verifier
 
 
@@ -58,11 +51,12 @@ def verify(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runti
     else:
         checked = checker.check(plan["draft_answer"])
         found = evidence.found[LOOKED]
-        item = _item(found, found.action or next(iter(parts.actions.actions)), plan["optimized_question"])
+        item = _item(found, found.action or next(iter(parts.actions)), plan["optimized_question"])
         if found.error and not found.documents:
             item |= {"status": "failed", "reason": found.error}
         items, unsolved = verify_answer(item, checked, checker)
         if not settings.allow_draft_answer:
+            # The node `correct` writes every answer.
             unsolved = [0] if items else []
     stands = settings.allow_draft_answer and bool(checked) and all(sentence.stands for sentence in checked)
     for index, item in enumerate(items):
@@ -75,112 +69,6 @@ def verify(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runti
         "reply": {**state["reply"], "text": plan["draft_answer"] if stands else ""},
         "depth": state["depth"] + 1,
     }
-
-
-def after_verify(parts: GraphParts, state: ConvCoAState) -> list[Send] | str:
-    """Route failed sub-questions to a repair, a deeper look or another action; if none is left, to `correct` or `answer`."""
-    settings = parts.settings()
-    if settings.max_corrections:
-        first = state["depth"] == 1
-        # Without a model no input can be repaired, and another action is asked instead.
-        repairs = parts.reasoner("repair", settings).plans_over_evidence
-        if first and repairs and any(parts.actions[item.action].repairs for item in broken_inputs(state)):
-            return "repair"
-        again = [*(_deeper(parts, state, settings) if first else []), *_elsewhere(parts, state, settings)]
-        if again:
-            return by_way_of_approval(state, again)
-    return _on(parts, state, settings)
-
-
-def after_repair(parts: GraphParts, state: ConvCoAState) -> list[Send] | str:
-    """Route the repaired inputs to their actions, together with the deeper looks."""
-    settings, nodes = parts.settings(), state["plan"]["nodes"]
-    again = [send(state, index, nodes[index], settings) for index in state["repaired"] if index < len(nodes)]
-    return by_way_of_approval(state, [*again, *_deeper(parts, state, settings)]) or _on(parts, state, settings)
-
-
-def repair(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runtime: TurnRuntime) -> Update:
-    """Ask the model once about all inputs; if the call fails, the sub-questions keep their first failure."""
-    reasoner = parts.reasoner("repair", parts.settings(runtime))
-    try:
-        inputs = reasoner.repair(_repair_request(parts, state), config)
-    except Exception:  # noqa: BLE001 - whatever a reasoner raises
-        inputs = {}
-    return _repaired(state, inputs)
-
-
-async def arepair(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runtime: TurnRuntime) -> Update:
-    """As `repair`."""
-    # In threads: a model may have to be built, and a description may wait for a database.
-    reasoner = await asyncio.to_thread(parts.reasoner, "repair", parts.settings(runtime))
-    try:
-        inputs = await reasoner.arepair(await asyncio.to_thread(_repair_request, parts, state), config)
-    except Exception:  # noqa: BLE001 - as above
-        inputs = {}
-    return _repaired(state, inputs)
-
-
-def _repair_request(parts: GraphParts, state: ConvCoAState) -> RepairRequest:
-    return RepairRequest(state["plan"]["optimized_question"], broken_inputs(state), parts.actions.descriptions())
-
-
-def _repaired(state: ConvCoAState, inputs: dict[int, str]) -> Update:
-    plan = state["plan"]
-    inputs = {item.index: cut_field(inputs[item.index]) for item in broken_inputs(state) if item.index in inputs}
-    nodes: list[PlannedNode] = [
-        {**node, "action_input": inputs.get(index, node["action_input"])} for index, node in enumerate(plan["nodes"])
-    ]
-    return {"plan": {**plan, "nodes": nodes}, "repaired": sorted(inputs)}
-
-
-def broken_inputs(state: ConvCoAState) -> list[BrokenInput]:
-    """The action inputs that the actions could not use."""
-    nodes = state["plan"]["nodes"]
-    failed = {one["index"]: one["error"] for one in state["findings"] if one["repairable"] and 0 <= one["index"] < len(nodes)}
-    return [
-        BrokenInput(index, nodes[index]["action"], nodes[index]["sub_question"], nodes[index]["action_input"], failed[index])
-        for index in sorted(failed)
-    ]
-
-
-def _on(parts: GraphParts, state: ConvCoAState, settings: ConvCoAContext) -> str:
-    """Route to `correct` if an answer must be written. A model is not asked if it has nothing to read."""
-    if state["reply"]["text"]:
-        return "answer"
-    something = any(one["documents"] for one in state["findings"])
-    solved = any(item["status"] in SOLVED for item in state["items"])
-    asked = something or solved or not parts.reasoner("plan", settings).plans_over_evidence
-    return "correct" if asked else "answer"
-
-
-def _deeper(parts: GraphParts, state: ConvCoAState, settings: ConvCoAContext) -> list[Send]:
-    return [
-        send(state, index, item, settings)
-        for index, item in enumerate(state["items"])
-        if item["status"] == "unsupported" and parts.actions[item["action"]].deepens
-    ]
-
-
-def _elsewhere(parts: GraphParts, state: ConvCoAState, settings: ConvCoAContext) -> list[Send]:
-    """Without a model, the actions are asked one after another until an answer is found."""
-    reasoner, history = parts.reasoner("plan", settings), pairs_of(state)
-    if reasoner.plans_over_evidence:
-        return []
-    forms = parts.actions.recognised(state["asked"], history)
-    names = [name for name in parts.actions.actions if forms.get(name, True)]
-    if len(names) == 1:
-        return []
-    evidence = merge_findings(state["findings"])
-    sends = []
-    for index, (item, node) in enumerate(zip(state["items"], state["plan"]["nodes"], strict=False)):
-        first = node["action"]
-        others = [name for name in names if name != first]
-        # An action that looks deeper was asked twice.
-        asked = state["depth"] - 1 - parts.actions[first].deepens
-        is_open = item["status"] in ("unsupported", "failed") and 0 <= asked < len(others)
-        if is_open and not reasoner.finds(item["sub_question"], evidence.found[index].documents, history):
-            sends.append(send(state, index, {**item, "action": others[asked]}, settings))
-    return sends
 
 
 def verify_chain(
@@ -208,7 +96,7 @@ def verify_chain(
         own = {document.id for document in here.documents}
         documents = [*here.documents, *(document for document in evidence.found[LOOKED].documents if document.id not in own)]
         if guess:
-            verdict = judge(guess, node["sub_question"], Evidence.of(documents, history), verifier, threshold)
+            verdict = check_guess(guess, node["sub_question"], Evidence.of(documents, history), verifier, threshold)
             item["score"] = verdict.score
         if verdict and verdict.supported:
             item |= {"answer": without_marks(guess), "status": "kept", "reason": verdict.quote}
@@ -252,9 +140,9 @@ def score_claims(item: ChainItem, checked: Sequence[CheckedSentence], checker: C
     return weakest
 
 
-def judge(answer: str, question: str, evidence: Evidence, verifier: Verifier, threshold: float | None) -> Verdict:
+def check_guess(answer: str, question: str, evidence: Evidence, verifier: Verifier, threshold: float | None) -> Verdict:
     """The verdict on an answer to a sub-question."""
-    return verdicts.judge([as_claim(without_marks(answer), question)], evidence, verifier, threshold)[0]
+    return judge([as_claim(without_marks(answer), question)], evidence, verifier, threshold)[0]
 
 
 def put_first(item: ChainItem, documents: Sequence[Document], verdict: Verdict) -> None:

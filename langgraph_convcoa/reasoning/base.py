@@ -10,7 +10,7 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import run_in_executor
 
 from langgraph_convcoa.chain import ActionChain, ChainItem
-from langgraph_convcoa.verification.answers import SentenceGate
+from langgraph_convcoa.reasoning.streaming import SentenceGate
 
 History = Sequence[tuple[str, str]]  # Pairs of question and answer, oldest first.
 
@@ -51,26 +51,19 @@ class Unsolved:
 class CorrectRequest:
     """The items that verification did not settle, and the material for the final answer.
 
-    Attributes:
-        question: The user's question.
-        items: The items that need another answer.
-        optimized_question: The question as the planner spelt it out.
-        chain: The chain after verification, with the open items.
-        evidence: The evidence of the turn; `evidence[n - 1]` is cited as [n].
-        draft: Sentences of an answer that the planner gave at once. Only the failed ones (`items`, by index) are corrected.
-        gate: Shows the final answer while it is written.
+    `draft` has the sentences of an answer that the planner gave at once. Of them only `items` (by index) are corrected.
     """
 
     question: str
     items: Sequence[Unsolved]
     optimized_question: str = ""
-    chain: Sequence[ChainItem] = ()
-    evidence: Sequence[Document] = ()
+    chain: Sequence[ChainItem] = ()  # After verification, with the open items.
+    evidence: Sequence[Document] = ()  # `evidence[n - 1]` is cited as [n].
     draft: Sequence[str] = ()
     history: History = ()
     knowledge: str = ""
     language: str = ""
-    gate: SentenceGate | None = None
+    gate: SentenceGate | None = None  # Shows the final answer while it is written.
 
 
 @dataclass(frozen=True)
@@ -125,10 +118,10 @@ class Reasoner:
     `config` to every model call, so that callbacks, usage counts and streams work.
 
     Attributes:
-        plans_over_evidence: Whether the question is looked up before it is planned.
+        uses_model: Whether a model reads the evidence. Then the question is looked up before it is planned.
     """
 
-    plans_over_evidence: bool = True
+    uses_model: bool = True
 
     def plan(self, request: PlanRequest, config: RunnableConfig | None = None) -> ActionChain:
         """The chain of sub-questions, or the answer."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import re
 from collections.abc import Sequence
 from contextlib import aclosing
 from pathlib import Path
@@ -49,21 +48,14 @@ from langgraph_convcoa.reasoning.parsing import (
     CONFIRMATIONS_SCHEMA,
     CORRECTIONS_SCHEMA,
     INPUTS_SCHEMA,
-    LONGEST_REPLY,
     without_thought,
 )
-from langgraph_convcoa.text.clean import cut_answer
-from langgraph_convcoa.verification.answers import SentenceGate
-from langgraph_convcoa.verification.sentences import renumbered
+from langgraph_convcoa.reasoning.streaming import AnswerStream, SentenceGate
 
 _log = logging.getLogger(__name__)
 _Way = frozenset[str]
 _REJECTED = {400: _Way({"schema", "usage"}), 404: _Way({"schema"}), 422: _Way({"schema", "usage"}), 501: _Way({"schema"})}
 """Status -> the parts of a request that a server may reject with it: the JSON schema, the request for usage figures."""
-_EMPTY_CHAIN = re.compile(r'"chain"\s*+:\s*+\[\s*+\]')
-_ANSWER = re.compile(r'"final_answer"\s*+:\s*+"((?:[^"\\]|\\(?:u[0-9a-fA-F]{4}|[^u]))*+)("?)', re.DOTALL)
-_READ_AT_ONCE = 4_000
-"""A reply is read at each piece up to this length, then at ever longer intervals, so that the work stays linear."""
 
 
 class ChatModelReasoner(Reasoner):
@@ -111,6 +103,7 @@ class ChatModelReasoner(Reasoner):
         self._bound: dict[tuple[str, bool], Any] = {}
 
     def plan(self, request: PlanRequest, config: RunnableConfig | None = None) -> ActionChain:
+        """The chain, or the answer, in the JSON reply to a prompt `prompts/plan_*.md`."""
         messages, schema = plan_messages(request), _plan_schema(request)
         reply = self.ask(messages, schema, config, _stream(request.gate, whole_answer=False))
         chain = read_plan(reply, request)
@@ -129,6 +122,7 @@ class ChatModelReasoner(Reasoner):
         return chain or _single(request)
 
     def correct(self, request: CorrectRequest, config: RunnableConfig | None = None) -> Corrected:
+        """The corrections in the reply to `correct.md`, or to `confirm.md` for failed sentences of the planner's answer."""
         numbers = shown_numbers(request)
         messages, stream = correct_messages(request, numbers), _stream(request.gate, whole_answer=True, numbers=numbers)
         return read_corrections(self.ask(messages, _schema(request), config, stream), request, numbers)
@@ -298,54 +292,3 @@ def _broken_off(error: Exception, attempt: _Attempt) -> str | None:
     if not choices:
         return None
     return attempt.stream.close() if attempt.stream is not None else choices[0].message.content or ""
-
-
-class AnswerStream:
-    """Reads the answer in a JSON reply while the model writes it, and gives it to a gate.
-
-    Args:
-        gate: Shows the sentences that are verified.
-        whole_answer: Read "final_answer" beside any chain; otherwise only beside an empty chain, as in a plan.
-        numbers: `numbers[n - 1]` is the number of the evidence that the prompt shows as [n]; None: the same number.
-    """
-
-    def __init__(self, gate: SentenceGate, *, whole_answer: bool, numbers: Sequence[int] | None = None) -> None:
-        self._gate, self._whole, self._numbers = gate, whole_answer, numbers
-        self._pieces: list[str] = []
-        self._length = self._next = 0
-        self._done = self.begun = False
-
-    def feed(self, piece: str) -> bool:
-        """Take the next piece; returns False if the reply is too long. `begun` is True after the first piece with text."""
-        self._pieces.append(piece)
-        self._length += len(piece)
-        self.begun = self._length > 0
-        if not self._done and self._length >= self._next:
-            self._next = self._length + max(0, self._length - _READ_AT_ONCE) // 8
-            self._read()
-        return self._length <= LONGEST_REPLY
-
-    def close(self) -> str:
-        """Read what is left; returns the whole reply."""
-        if not self._done:
-            self._read()
-        return "".join(self._pieces)
-
-    def _read(self) -> None:
-        answer, self._done = streamed_answer("".join(self._pieces), whole_answer=self._whole)
-        if answer:
-            answer = answer if self._numbers is None else renumbered(answer, self._numbers)
-            self._gate.feed(answer, done=self._done)
-
-
-def streamed_answer(reply: str, *, whole_answer: bool = True) -> tuple[str, bool]:
-    """The value of "final_answer" in the beginning of a JSON reply, and whether it is complete."""
-    reply = without_thought(reply)
-    found = _ANSWER.search(reply)
-    if found is None or not (whole_answer or _EMPTY_CHAIN.search(reply, 0, found.start())):
-        return "", False
-    try:
-        return cut_answer(json.loads(f'"{found[1]}"', strict=False)), bool(found[2])
-    except ValueError:
-        # An escape that JSON does not have: the reply is mended when it is read whole.
-        return "", True

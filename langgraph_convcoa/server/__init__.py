@@ -1,4 +1,1 @@
 """The server behind `convcoa serve`: a page to talk to, the wire format of LangGraph's server, and MCP."""
-
-UPLOAD_BYTES = 100_000_000
-"""Maximum number of bytes of an upload request (--max-upload-mb). It is defined here because this module imports nothing."""

@@ -19,7 +19,7 @@ from langgraph_convcoa.files import private_folder, replacing
 from langgraph_convcoa.retrieval.corpus import Listed
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 from langgraph_convcoa.server.runs import error_json, now
-from langgraph_convcoa.server.threads import digest
+from langgraph_convcoa.server.thread_book import digest
 from langgraph_convcoa.storage.turns import Turns
 
 MOST_COLLECTIONS = 50  # Maximum number of collections of one user.

@@ -19,8 +19,8 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.server import UPLOAD_BYTES
 from langgraph_convcoa.server.runs import error_json, to_json
+from langgraph_convcoa.server.upload_limits import UPLOAD_BYTES
 
 USER = "convcoa_user"  # Key of the user in a request's scope; "" is the anonymous user.
 COOKIE = "convcoa_session"

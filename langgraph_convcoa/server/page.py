@@ -20,9 +20,9 @@ from langgraph_convcoa.server.guard import COOKIE, WRONG_TOKEN_SECONDS, Access
 from langgraph_convcoa.server.routes import as_response, body_of, route, whole
 from langgraph_convcoa.server.runs import to_json
 from langgraph_convcoa.server.service import Missing, Service
-from langgraph_convcoa.server.threads import key_of
-from langgraph_convcoa.server.uploads import MOST_FILES
-from langgraph_convcoa.storage.threads import file_name, thread_as_file, thread_as_markdown
+from langgraph_convcoa.server.thread_book import key_of
+from langgraph_convcoa.server.upload_limits import MOST_FILES
+from langgraph_convcoa.storage.thread_export import file_name, thread_as_file, thread_as_markdown
 
 STATIC = Path(__file__).with_name("static")
 _MOST_TEXT = 100_000  # Maximum number of characters of the text that is shown: the id may name a whole document.

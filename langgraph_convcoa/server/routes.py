@@ -18,7 +18,7 @@ from langgraph_convcoa.server.collections import Collection
 from langgraph_convcoa.server.guard import USER
 from langgraph_convcoa.server.runs import GRAPH, Run, RunRequest, read_run, to_json
 from langgraph_convcoa.server.service import VALUES, Missing, Service
-from langgraph_convcoa.server.threads import key_of
+from langgraph_convcoa.server.thread_book import key_of
 from langgraph_convcoa.storage.turns import before_last, without_last_turn
 
 Endpoint = Callable[[Service, str, Request], Awaitable[Any]]

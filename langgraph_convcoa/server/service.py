@@ -25,7 +25,7 @@ from langgraph_convcoa.memory.sharing import aforget_thread
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 from langgraph_convcoa.server.collections import Collection, Collections
 from langgraph_convcoa.server.runs import GRAPH, Run, RunRequest, Runs, now
-from langgraph_convcoa.server.threads import MOST_THREADS, ThreadBook, checked_id, checked_metadata, key_of
+from langgraph_convcoa.server.thread_book import MOST_THREADS, ThreadBook, checked_id, checked_metadata, key_of
 from langgraph_convcoa.server.uploads import Jobs
 from langgraph_convcoa.storage import TURN_WAIT_SECONDS, ConversationStore
 from langgraph_convcoa.storage.turns import INTERRUPT, OUTPUT_FIELDS, Turns, before_last, question_of, rounds_of

@@ -28,12 +28,8 @@ from langgraph_convcoa.retrieval.documents.load import Spool, stream_file
 from langgraph_convcoa.retrieval.documents.worker import Workers
 from langgraph_convcoa.server.collections import Collection
 from langgraph_convcoa.server.runs import error_json
+from langgraph_convcoa.server.upload_limits import FILE_SECONDS, MOST_FILES, MOST_SOURCES, MOST_TEXT, MOST_TEXTS
 
-MOST_FILES = 500  # Maximum number of files of one upload.
-MOST_SOURCES = 20_000  # Maximum number of files of one collection.
-MOST_TEXT = 50_000_000  # Maximum number of bytes of the text of one file.
-MOST_TEXTS = 100_000  # Maximum number of rows, pages or parts of one file.
-FILE_SECONDS = 30.0  # Processor time for reading one file, whatever its size.
 _LONGEST_NAME, _LONGEST_SUFFIX = 150, 20
 _KEPT_JOBS, _MOST_WAITING, _MOST_SKIPPED = 200, 20, 1_000
 

@@ -11,7 +11,7 @@ import string
 from collections import Counter
 from collections.abc import Sequence
 
-from langgraph_convcoa.text.citations import without_marks
+from langgraph_convcoa.text.citation_marks import without_marks
 
 _PUNCTUATION = str.maketrans("", "", string.punctuation + "…")
 _ARTICLES = re.compile(r"\b(?:a|an|the)\b")

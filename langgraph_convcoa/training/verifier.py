@@ -26,9 +26,9 @@ from langgraph_convcoa.retrieval.encoders.bert import location_of
 from langgraph_convcoa.retrieval.encoders.sentence_transformer import quiet
 from langgraph_convcoa.retrieval.query.query_encoder import Differences
 from langgraph_convcoa.training.trainer import Unfinished, check_packages, run
+from langgraph_convcoa.verification.answer_check import judge
 from langgraph_convcoa.verification.premise import Evidence
 from langgraph_convcoa.verification.trained import TrainedVerifier, save_verifier, token_types
-from langgraph_convcoa.verification.verdicts import judge
 
 MODEL = "verifier.safetensors"
 _CHECKPOINTS, _SETTINGS = "checkpoints", "training.json"

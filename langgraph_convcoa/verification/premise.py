@@ -66,8 +66,11 @@ class Evidence:
     @classmethod
     def of(cls, evidence: Sequence[str | Document], history: Sequence[tuple[str, str]] = ()) -> Evidence:
         """Make evidence from texts or documents, and then answers of earlier turns, with their questions as titles."""
-        found = [("", one) if isinstance(one, str) else (_title(one), one.page_content) for one in evidence]
-        computed = [n for n, one in enumerate(evidence) if isinstance(one, Document) and _computed(one)]
+        documents = [Document(one) if isinstance(one, str) else one for one in evidence]
+        found = [(str(one.metadata.get("title") or ""), one.page_content) for one in documents]
+        computed = [
+            n for n, one in enumerate(documents) if "query" in one.metadata or one.metadata.get("source") == "overview"
+        ]
         return cls([(clean(title), clean(text)) for title, text in [*found, *history]], computed)
 
     def premise(self, claim: str, words: int = PREMISE_WORDS) -> Premise:
@@ -157,11 +160,3 @@ def _short(sentence: str) -> list[str]:
 def _worded(text: str) -> str:
     """The words of a text, without case and punctuation."""
     return " ".join(words(text))
-
-
-def _title(document: Document) -> str:
-    return str(document.metadata.get("title") or "")
-
-
-def _computed(document: Document) -> bool:
-    return "query" in document.metadata or document.metadata.get("source") == "overview"

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from langgraph_convcoa.text.citations import MARK, CitationFilter
+from langgraph_convcoa.text.citation_marks import MARK, CitationFilter
 from langgraph_convcoa.text.clean import flat
 from langgraph_convcoa.text.questions import NEGATIONS
 from langgraph_convcoa.text.words import ENDED, LIST_MARK, Sentence, content_tokens, sentences

@@ -151,7 +151,7 @@ def test_options_of_an_object_that_is_no_base_action_are_kept() -> None:
         looks_first = True
 
     runner = ActionRunner([Own("a", deepens=True)])
-    action = runner.actions["a"]
+    action = runner["a"]
     assert (action.looks_first, action.deepens, action.repairs, action.always_fresh) == (True, True, False, False)
 
 

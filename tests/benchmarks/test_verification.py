@@ -6,7 +6,7 @@ import pytest
 from langchain_core.documents import Document
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from langgraph_convcoa.verification.answers import Checker
+from langgraph_convcoa.verification.answer_check import Checker
 from langgraph_convcoa.verification.trained import as_verifier
 from tests.fakes import FACTS
 

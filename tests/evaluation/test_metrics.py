@@ -21,7 +21,7 @@ from langgraph_convcoa.evaluation.metrics import (
     recall,
     reciprocal_rank,
 )
-from langgraph_convcoa.text.citations import without_marks
+from langgraph_convcoa.text.citation_marks import without_marks
 from langgraph_convcoa.text.matching import normalise_answer
 
 # What this library marks answers with is no part of the published definitions.

@@ -10,10 +10,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from langchain_core.documents import Document
 
-from langgraph_convcoa.reasoning.chat_model import AnswerStream
 from langgraph_convcoa.reasoning.parsing import parse_chain, parse_corrections, parse_inputs, read_json
+from langgraph_convcoa.reasoning.streaming import AnswerStream, SentenceGate
 from langgraph_convcoa.text.clean import clean, clean_value
-from langgraph_convcoa.verification.answers import Checker, SentenceGate
+from langgraph_convcoa.verification.answer_check import Checker
 from tests.fakes import WORDS
 from tests.fuzz import fuzzed
 

@@ -17,7 +17,7 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph_convcoa import build_graph
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.memory.knowledge_set import ROOT, ContextualKnowledgeSet
-from langgraph_convcoa.storage.threads import KIND, file_as_values, read_thread_file, thread_as_file, thread_as_markdown
+from langgraph_convcoa.storage.thread_export import KIND, file_as_values, read_thread_file, thread_as_file, thread_as_markdown
 from tests.fakes import KeywordRetriever
 from tests.fuzz import fuzzed
 

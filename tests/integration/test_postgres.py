@@ -14,7 +14,7 @@ from langgraph_convcoa.cli.session import Session
 from langgraph_convcoa.context import ConvCoAContext
 from langgraph_convcoa.errors import ModelError, StoreError, ThreadBusyError
 from langgraph_convcoa.graph import build_graph
-from langgraph_convcoa.server.threads import ThreadBook
+from langgraph_convcoa.server.thread_book import ThreadBook
 from langgraph_convcoa.storage import open_store
 from langgraph_convcoa.storage.threads import Threads
 from langgraph_convcoa.storage.turns import Turns, before_last, config_of

@@ -16,9 +16,9 @@ from langgraph_convcoa import build_graph
 from langgraph_convcoa.chain import ChainItem
 from langgraph_convcoa.nodes.answer import finish
 from langgraph_convcoa.nodes.correct import STANDS_IN, apply_corrections
-from langgraph_convcoa.nodes.parts import merge_findings
 from langgraph_convcoa.reasoning.base import Unsolved
-from langgraph_convcoa.verification.answers import Checker
+from langgraph_convcoa.state import merge_findings
+from langgraph_convcoa.verification.answer_check import Checker
 from tests.fakes import WORDS, FixedRetriever, ScriptedModel, chain_item, corrections, direct, node, plan, turn
 
 HALVES = ["\ud83d", "\ude00", "\x00", "a\ud83d\ude00b", "\x00\ud800", "\udfff \x00 \ud83d"]

@@ -14,9 +14,10 @@ from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResu
 from langchain_openai import ChatOpenAI
 
 from langgraph_convcoa.errors import ModelError, RetrievalError
-from langgraph_convcoa.reasoning.chat_model import AnswerStream, ChatModelReasoner, streamed_answer
+from langgraph_convcoa.reasoning.chat_model import ChatModelReasoner
 from langgraph_convcoa.reasoning.parsing import CHAIN_SCHEMA
-from langgraph_convcoa.state import UsageCounter
+from langgraph_convcoa.reasoning.streaming import AnswerStream, streamed_answer
+from langgraph_convcoa.reasoning.usage import UsageCounter
 from tests.fakes import ScriptedModel
 from tests.openai_server import OpenAIServer, Reply
 

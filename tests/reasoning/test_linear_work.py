@@ -19,13 +19,13 @@ from langchain_core.outputs import ChatGenerationChunk
 import langgraph_convcoa
 from langgraph_convcoa import build_graph
 from langgraph_convcoa.nodes.answer import finish
-from langgraph_convcoa.reasoning.chat_model import AnswerStream
 from langgraph_convcoa.reasoning.parsing import parse_chain, parse_corrections
+from langgraph_convcoa.reasoning.streaming import AnswerStream, SentenceGate
 from langgraph_convcoa.text.clean import LONGEST_ANSWER
-from langgraph_convcoa.verification.answers import Checker, SentenceGate
+from langgraph_convcoa.verification.answer_check import Checker
 from tests.fakes import WORDS, KeywordRetriever, ScriptedModel
 
-ROOMS = ("text", "reasoning", "nodes", "verification", "memory", "errors.redaction", "storage.threads", "cli.console")
+ROOMS = ("text", "reasoning", "nodes", "verification", "memory", "errors.redaction", "storage.thread_export", "cli.console")
 SHORT = ("reasoning.extractive.compound", "reasoning.extractive.coverage", "reasoning.extractive.reasoner")
 """Of these the texts are cut to 2,000 characters and less before."""
 ANCHORED = ("_LEADING_MARKS", "_LIST_NUMBER", "_TAIL", "_PLEASANTRY", "_OFFER", "_CONTRAST", "_SILENCE")

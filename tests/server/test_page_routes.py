@@ -15,8 +15,8 @@ from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 from langgraph_convcoa.server.collections import Collection
 from langgraph_convcoa.server.page import spans
 from langgraph_convcoa.server.runs import Run, to_json
-from langgraph_convcoa.server.threads import key_of
-from langgraph_convcoa.storage.threads import KIND
+from langgraph_convcoa.server.thread_book import key_of
+from langgraph_convcoa.storage.thread_export import KIND
 from tests.bounds import SECONDS, wait_until
 from tests.fakes import FACTS
 from tests.memory_engine import MemoryEngine

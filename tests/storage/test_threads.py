@@ -18,7 +18,8 @@ from langgraph_convcoa.graph import build_graph
 from langgraph_convcoa.memory.knowledge_set import ContextualKnowledgeSet
 from langgraph_convcoa.state import ConvCoAState, ThreadState
 from langgraph_convcoa.storage import FORMAT
-from langgraph_convcoa.storage.threads import Threads, file_as_values, lasting_fields, read_thread_file, thread_as_markdown
+from langgraph_convcoa.storage.thread_export import file_as_values, lasting_fields, read_thread_file, thread_as_markdown
+from langgraph_convcoa.storage.threads import Threads
 from langgraph_convcoa.storage.turns import OUTPUT_FIELDS
 from tests.fakes import KeywordRetriever, ScriptedModel, node, plan
 

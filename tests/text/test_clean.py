@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from langgraph_convcoa.text.citations import CitationFilter, without_marks
+from langgraph_convcoa.text.citation_marks import CitationFilter, without_marks
 from langgraph_convcoa.text.clean import LONGEST_ANSWER, clean, clean_value, cut_answer, flat, json_text, one_line, printable
 
 ANY = st.text(st.characters(exclude_categories=()))

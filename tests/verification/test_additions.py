@@ -12,7 +12,7 @@ import pytest
 
 from langgraph_convcoa import HopfieldRetriever
 from langgraph_convcoa.retrieval.documents.load import load_documents
-from langgraph_convcoa.verification.answers import Checker
+from langgraph_convcoa.verification.answer_check import Checker
 from langgraph_convcoa.verification.trained import as_verifier
 
 FOLDER = Path(__file__).parent / "additions"

@@ -9,7 +9,7 @@ from langchain_core.embeddings import DeterministicFakeEmbedding
 
 from langgraph_convcoa import HopfieldRetriever, build_graph
 from langgraph_convcoa.errors import InputError, RetrievalError
-from langgraph_convcoa.verification.answers import Checker
+from langgraph_convcoa.verification.answer_check import Checker
 from langgraph_convcoa.verification.trained import as_verifier
 from langgraph_convcoa.verification.verifier import CrossEncoderVerifier, LexicalVerifier, Verifier
 from tests.fakes import KeywordRetriever, ScriptedModel, corrections, direct

@@ -25,7 +25,7 @@ from langgraph_convcoa.nodes.plan import MODEL_K
 from langgraph_convcoa.reasoning.excerpts import Excerpt, fence
 from langgraph_convcoa.reasoning.models import call_error, status_code
 from langgraph_convcoa.reasoning.parsing import without_thought
-from langgraph_convcoa.text.citations import check_citations
+from langgraph_convcoa.text.citation_marks import check_citations
 from langgraph_convcoa.text.words import sentences
 
 Answerer = Runnable[Turn, Outcome]

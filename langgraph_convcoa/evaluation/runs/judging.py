@@ -21,7 +21,7 @@ from langgraph_convcoa.reasoning.messages import render
 from langgraph_convcoa.reasoning.models import call_error, load_chat_model
 from langgraph_convcoa.reasoning.parsing import read_json, without_thought
 from langgraph_convcoa.retrieval.progress import Progress, track
-from langgraph_convcoa.text.citations import without_marks
+from langgraph_convcoa.text.citation_marks import without_marks
 from langgraph_convcoa.text.clean import flat
 
 CRITERIA = ("correct", "complete", "faithful", "concise")

@@ -20,8 +20,8 @@ from langgraph_convcoa.evaluation.metrics import answer_metrics
 from langgraph_convcoa.evaluation.records import Answered, Conversation, Costs, Questions, Turn, own_history, references_of
 from langgraph_convcoa.evaluation.runs.folder import KEPT, ReplyCacheError, RunFolder
 from langgraph_convcoa.reasoning.models import status_code
+from langgraph_convcoa.reasoning.usage import UsageCounter
 from langgraph_convcoa.retrieval.progress import Progress, interruptions, track
-from langgraph_convcoa.state import UsageCounter
 
 PATIENCE = 10  # The run ends after this many hopeless failures in a row.
 # These include a spent quota, and a rate limit that outlasts the client's retries: the run can be resumed later.

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from langgraph_convcoa.reasoning.extractive.query import Query, of_kind
 from langgraph_convcoa.reasoning.extractive.sentence_ranking import Candidate
 from langgraph_convcoa.reasoning.extractive.weights import TOKEN_WEIGHTS
-from langgraph_convcoa.text.citations import check_citations
+from langgraph_convcoa.text.citation_marks import check_citations
 from langgraph_convcoa.text.questions import is_name, is_number
 
 ELLIPSIS = "…"

@@ -16,15 +16,7 @@ from numpy.typing import NDArray
 
 from langgraph_convcoa.chain import SOLVED, ActionChain, ActionNode, ChainItem, Status
 from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.reasoning.base import (
-    Corrected,
-    Correction,
-    CorrectRequest,
-    History,
-    PlanRequest,
-    Reasoner,
-    Unsolved,
-)
+from langgraph_convcoa.reasoning.base import Corrected, Correction, CorrectRequest, History, PlanRequest, Reasoner, Unsolved
 from langgraph_convcoa.reasoning.extractive.compound import split_question
 from langgraph_convcoa.reasoning.extractive.coverage import NOTHING, Coverage, cover
 from langgraph_convcoa.reasoning.extractive.query import NEEDED, Query, asks_to_compute, make_query, stands_alone
@@ -76,8 +68,7 @@ class ExtractiveReasoner(Reasoner):
         'Hopfield networks were introduced in 1982.'
     """
 
-    plans_over_evidence = False
-    """It plans by the question's words alone."""
+    uses_model = False
 
     def __init__(self, encoder: SentenceEncoder | None = None, max_words: int = 60, *, min_coverage: float = 0.25) -> None:
         if max_words < 10:

@@ -47,7 +47,7 @@ from langgraph_convcoa.reasoning.extractive.reasoner import ExtractiveReasoner
 from langgraph_convcoa.reasoning.messages import plan_messages, read_plan
 from langgraph_convcoa.reasoning.parsing import ANSWER_SCHEMA, CHAIN_SCHEMA, without_thought
 from langgraph_convcoa.state import ConvCoAOutput
-from langgraph_convcoa.text.citations import without_marks
+from langgraph_convcoa.text.citation_marks import without_marks
 from langgraph_convcoa.text.matching import match_answer
 from langgraph_convcoa.verification.sentences import statements
 

@@ -18,8 +18,8 @@ from langgraph_convcoa.actions.base import ActionInputError, ActionRequest
 from langgraph_convcoa.actions.tables.action import DataAnalysis, evidence_from
 from langgraph_convcoa.actions.tables.engine import Column, Result, Table, TableError, describe
 from langgraph_convcoa.errors import InputError
+from langgraph_convcoa.verification.answer_check import as_claim, judge
 from langgraph_convcoa.verification.premise import Evidence
-from langgraph_convcoa.verification.verdicts import as_claim, judge
 from langgraph_convcoa.verification.verifier import LexicalVerifier
 from tests.actions.tables.places import opened
 from tests.postgres_server import PASSWORD, postgres_server

@@ -73,7 +73,7 @@ def test_a_table_is_a_table_with_its_numbers_to_the_right(page: Page) -> None:
 @pytest.mark.slow
 def test_the_query_of_a_figure_is_told_from_its_result(page: Page) -> None:
     of = """async (quote) => {
-        const found = (await import('/static/js/source.js')).queryOf({quote});
+        const found = (await import('/static/js/source_panel.js')).queryOf({quote});
         return found && [found.query, found.result];
     }"""
     assert {quote: page.evaluate(of, quote) for quote in QUERIES} == QUERIES
@@ -87,7 +87,7 @@ def test_marks_count_characters_and_not_their_halves(page: Page) -> None:
     page.route("**/convcoa/passages?**", lambda route: route.fulfill(json=passage))
     page.evaluate(
         """async () => {
-            const {openSource} = await import('/static/js/source.js');
+            const {openSource} = await import('/static/js/source_panel.js');
             await openSource({id: 'a', source: 'a.md', quote: 'here'}, {collection: 'facts'});
         }"""
     )

@@ -7,7 +7,7 @@ import { Library } from "./library.js";
 import { setUpLogin } from "./login.js";
 import { failed } from "./notices.js";
 import { drawer, setUpPanels } from "./panels.js";
-import { Threads } from "./threads.js";
+import { Threads } from "./thread_list.js";
 
 const MODEL = "convcoa-model";
 

@@ -4,7 +4,7 @@ import { json, path } from "./api.js";
 import { at, fill, h, icon, line } from "./dom.js";
 import { attempt, notice, say } from "./notices.js";
 import { ask, closePanel, openPanel } from "./panels.js";
-import { shortSource } from "./source.js";
+import { shortSource } from "./source_panel.js";
 import { Upload } from "./upload.js";
 
 const AT_ONCE = 200;

@@ -5,7 +5,7 @@ import { append, at, fill, h, icon, line } from "./dom.js";
 import { markdown } from "./markdown.js";
 import { say } from "./notices.js";
 import { closePanel, openPanel } from "./panels.js";
-import { openSource, queryBlock, queryOf, shortSource } from "./source.js";
+import { openSource, queryBlock, queryOf, shortSource } from "./source_panel.js";
 
 /** The number of the mark behind a sentence that no evidence supports. */
 const DOUBT = 9999;

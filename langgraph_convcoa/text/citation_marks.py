@@ -1,4 +1,4 @@
-"""Checks the citations of an answer against the evidence and renumbers them by first use, also while the text streams."""
+"""The marks [n] of citations: found, removed, and renumbered by first use, also while a text streams."""
 
 from __future__ import annotations
 

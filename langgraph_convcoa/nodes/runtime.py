@@ -1,17 +1,19 @@
-"""What all nodes use: the parts of their graph, events, the facts in a trace, and the evidence of a turn."""
+"""What every node has at run time: the parts of its graph, its costs and trace, and the events that it emits."""
 
 from __future__ import annotations
 
+import asyncio
 import threading
-from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
-from cachetools import TTLCache
-from langchain_core.documents import Document
+from cachetools import LRUCache, TTLCache
 from langchain_core.messages import AIMessageChunk
 from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.config import merge_configs
+from langgraph._internal._runnable import RunnableCallable  # LangChain's own agents import it too
 from langgraph.config import get_stream_writer
 from langgraph.graph.message import push_message
 from langgraph.pregel._messages import StreamMessagesHandler
@@ -24,36 +26,29 @@ from langgraph_convcoa.chain import ChainItem
 from langgraph_convcoa.context import ConvCoAContext
 from langgraph_convcoa.memory.conversation_memory import ConversationMemory
 from langgraph_convcoa.reasoning.base import Reasoner
-from langgraph_convcoa.state import ActionState, ConvCoAState, Finding, pairs_of
-from langgraph_convcoa.verification.answers import Checker, SentenceGate
+from langgraph_convcoa.reasoning.streaming import SentenceGate
+from langgraph_convcoa.reasoning.usage import NodeUsage, UsageCounter
+from langgraph_convcoa.state import ActionState, ConvCoAState, merge_findings, pairs_of
+from langgraph_convcoa.verification.answer_check import Checker
 from langgraph_convcoa.verification.verifier import Verifier
 
 Update = dict[str, Any]  # The part of the state that a node changes.
 TurnRuntime = Runtime[ConvCoAContext]  # LangGraph's runtime: the context of the run and its store.
-LOOKED = -1  # The index of the findings for the question itself.
 _CHECKERS, _CHECKER_SECONDS = 32, 120.0
+_COUNTERS = 1_000
 _LONGEST_FACT = 300
 
 
 @dataclass(frozen=True)
 class GraphParts:
-    """The parts that the nodes of one graph share.
-
-    Attributes:
-        actions: Runs the actions.
-        reasoner: Gives the reasoner of a node, for the model that the settings name. Building a model may take a while.
-        without_model: Answers with quotes if the model is down.
-        verifier: Judges each sentence.
-        memory: The conversation memory.
-        defaults: Settings for runs that give no settings.
-    """
+    """The parts that the nodes of one graph share."""
 
     actions: ActionRunner
-    reasoner: Callable[[str, ConvCoAContext], Reasoner]
-    without_model: Reasoner
+    reasoner: Callable[[str, ConvCoAContext], Reasoner]  # (node, settings) -> its reasoner; may take a while to build a model.
+    without_model: Reasoner  # Answers with quotes if the model is down.
     verifier: Verifier
     memory: ConversationMemory
-    defaults: ConvCoAContext
+    defaults: ConvCoAContext  # Settings for runs that give no settings.
     _checkers: TTLCache[Any, Checker] = field(default_factory=lambda: TTLCache(_CHECKERS, _CHECKER_SECONDS), repr=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
@@ -132,72 +127,43 @@ def show(text: str, message_id: str) -> None:
     push_message(cast("Any", AIMessageChunk(content=text, id=message_id)), state_key=None)
 
 
-@dataclass
-class Found:
-    """Everything that was found for one sub-question, the deeper look first. `action` is the action asked last."""
+def as_node(
+    parts: GraphParts, name: str, work: Callable[..., Any], awork: Callable[..., Awaitable[Any]] | None = None
+) -> RunnableCallable:
+    """Make a node of the graph from a function and its async twin. Without a twin, the function runs in a thread.
 
-    documents: list[Document] = field(default_factory=list)
-    error: str = ""
-    action: str = ""
-
-
-class TurnEvidence(NamedTuple):
-    """The evidence of a turn.
-
-    `documents[n - 1]` is cited as [n] from the first prompt to the final answer. `found` has the documents of each
-    sub-question by its index, and of the question itself under `LOOKED`.
+    Both are called as `work(parts, state, config, runtime)` with a config that counts model calls. The costs of the node are
+    added to its update, and its facts to the trace. If a node fails, its counter is kept until the turn is resumed.
     """
+    counters: LRUCache[tuple[Any, str], UsageCounter] = LRUCache(_COUNTERS)
+    lock = threading.Lock()
 
-    documents: list[Document]
-    found: Mapping[int, Found]
+    def turn_of(state: Any, config: RunnableConfig) -> tuple[Any, str]:
+        return config.get("configurable", {}).get("thread_id"), state.get("asked_message_id") or ""
 
+    def counter_of(state: Any, config: RunnableConfig) -> UsageCounter:
+        turn = turn_of(state, config)
+        with lock:
+            # The input of an action node has no message id, and its counter is not kept.
+            return counters.setdefault(turn, UsageCounter()) if turn[1] else UsageCounter()
 
-def finding(
-    index: int,
-    action: str,
-    documents: Sequence[Document] = (),
-    error: str = "",
-    *,
-    depth: int = 1,
-    seconds: float = 0.0,
-    repairable: bool = False,
-) -> Finding:
-    """Make the finding of one action for one sub-question."""
-    return Finding(
-        index=index, action=action, documents=list(documents), error=error, depth=depth, seconds=seconds, repairable=repairable
-    )
+    def finish(state: Any, config: RunnableConfig, update: Any, cost: NodeUsage) -> Any:
+        with lock:
+            counters.pop(turn_of(state, config), None)
+        if isinstance(update, dict) and name not in update.get("costs", {}):
+            update = {**update, "costs": {**update.get("costs", {}), name: cost}}
+        return annotate(state, update)
 
+    def run(state: Any, config: RunnableConfig, runtime: TurnRuntime) -> Any:
+        start, counter = time.perf_counter(), counter_of(state, config)
+        update = work(parts, state, merge_configs(config, {"callbacks": [counter]}), runtime)
+        return finish(state, config, update, counter.cost(time.perf_counter() - start))
 
-def merge_findings(findings: Sequence[Finding]) -> TurnEvidence:
-    """Number the documents of a turn. The order of arrival does not matter, and a number stays when more is found."""
-    texts: dict[str, str] = {}
-    ids: dict[tuple[str, str], str] = {}
-    numbered: dict[str, Document] = {}
-    named: list[tuple[Finding, list[Document]]] = []
-    for one in sorted(findings, key=lambda f: (f["depth"], f["index"])):
-        own = {str(own.id): own for own in (_with_own_id(given, texts, ids) for given in one["documents"])}
-        named.append((one, list(own.values())))
-        for id_, document in own.items():
-            numbered.setdefault(id_, document)
-    found: defaultdict[int, Found] = defaultdict(Found)
-    came_back = {one["index"] for one in findings if not one["error"]}
-    for one, documents in sorted(named, key=lambda pair: (pair[0]["index"], -pair[0]["depth"])):
-        here = found[one["index"]]
-        known = {document.id for document in here.documents}
-        here.documents += [document for document in documents if document.id not in known]
-        here.action = here.action or one["action"]
-        # An unusable input is no failure if another look-up of the sub-question succeeded.
-        if not (one["repairable"] and one["index"] in came_back):
-            here.error = here.error or one["error"]
-    return TurnEvidence(list(numbered.values()), found)
+    async def arun(state: Any, config: RunnableConfig, runtime: TurnRuntime) -> Any:
+        if awork is None:
+            return await asyncio.to_thread(run, state, config, runtime)
+        start, counter = time.perf_counter(), counter_of(state, config)
+        update = await awork(parts, state, merge_configs(config, {"callbacks": [counter]}), runtime)
+        return finish(state, config, update, counter.cost(time.perf_counter() - start))
 
-
-def _with_own_id(document: Document, texts: dict[str, str], ids: dict[tuple[str, str], str]) -> Document:
-    """The document, with the id of an equal document, or a new id if another text has its id."""
-    title = str(document.metadata.get("title") or "")
-    id_ = wanted = ids.setdefault((title, document.page_content), str(document.id))
-    number = 1
-    while texts.setdefault(id_, document.page_content) != document.page_content:
-        number += 1
-        id_ = f"{wanted}~{number}"
-    return document if id_ == document.id else document.model_copy(update={"id": id_})
+    return RunnableCallable(run, arun, name=name, trace=False)

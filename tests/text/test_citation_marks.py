@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langgraph_convcoa.text.citations import CitationFilter, check_citations
+from langgraph_convcoa.text.citation_marks import CitationFilter, check_citations
 
 TEXT = st.lists(
     st.sampled_from(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from langgraph_convcoa.server.threads import ThreadBook
+from langgraph_convcoa.server.thread_book import ThreadBook
 from langgraph_convcoa.storage import ConversationStore
 from langgraph_convcoa.storage.sqlite import SqliteStore
 from tests.bounds import SECONDS

@@ -1,21 +1,18 @@
-"""Checks an answer sentence by sentence: verifies it, corrects its citations, and streams what is supported."""
+"""The check of an answer: every sentence is verified against the evidence, and its citations are corrected."""
 
 from __future__ import annotations
 
 import re
-import uuid
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 from langchain_core.documents import Document
 
-from langgraph_convcoa.text.citations import MARK, CitationFilter, cited_parts, kept_marks, without_marks
-from langgraph_convcoa.text.clean import cut_answer
+from langgraph_convcoa.text.citation_marks import MARK, CitationFilter, cited_parts, kept_marks, without_marks
 from langgraph_convcoa.text.words import CLOSING, LIST_MARK, STOPS
 from langgraph_convcoa.verification.premise import Evidence
-from langgraph_convcoa.verification.sentences import Statement, statements
-from langgraph_convcoa.verification.verdicts import Verdict, as_claim, judge
+from langgraph_convcoa.verification.sentences import Statement, is_sentence, statements
 from langgraph_convcoa.verification.verifier import LexicalVerifier, Verifier
 
 _MARKS = rf"((?:\s*+{MARK.replace('(', '(?:', 1)})++)"
@@ -24,37 +21,129 @@ _AFTER_COMMA = re.compile(rf"((?<![;,])[;,]++){_MARKS}\s*+\Z")
 _STOP = re.compile(rf"(?<![{STOPS};,])[{STOPS};,]++[{CLOSING}]*+\Z")
 _POLAR = re.compile(r"\A\W*+(?:yes|no)\W*+", re.IGNORECASE)
 _LIST_ITEM = re.compile(rf"(?<!\s)[^\S\n]*+\n\s*+(?:{LIST_MARK}(?:\s|\Z)|\||```|~~~)")
-_NEXT = re.compile(rf"(?:[{STOPS}:;…][{CLOSING}]*(?:\s*\[[\d,;\s–-]+\])*\s+|\n)(?=\S+\s)")
 _MOST_MARKS = 3
 _SHARE_OF_CLAIM = 0.3  # A document keeps its mark if it holds more than this share of the words in front of the mark.
 _WORDS = LexicalVerifier()
+_LIST_WORDS = 1_000  # Longest premise from a list or the result of a query, in words. It may be long: only words are compared.
+_LONG_CLAIM, _LEAST_WORDS = 14, 4
+"""A refused claim of at least `_LONG_CLAIM` words is split into clauses of at least `_LEAST_WORDS` words."""
+_JOINS = re.compile(r"(?:[;:]|,? (?:and|but|while|whereas|which|who|or|such as|including|so|because|if)\b|,|\()\s+")
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The verdict on one claim.
+
+    `score`: the probability in [0, 1] that the evidence supports the claim. `documents`: indexes of the evidence that it was
+    checked against, best first. `quote`: the closest sentence of that evidence. `reason`: why it is not supported, or "".
+    """
+
+    score: float
+    supported: bool
+    documents: tuple[int, ...] = ()
+    quote: str = ""
+    reason: str = ""
+
+
+def judge(claims: Sequence[str], evidence: Evidence, verifier: Verifier, threshold: float | None = None) -> list[Verdict]:
+    """Judge claims, each against the sentences of the evidence that fit it best.
+
+    A claim that is a sentence of the evidence word for word has the score 1. A long claim that is refused is split into
+    clauses, and stands if each clause stands. Results of queries and lists of documents are not prose: the share of words
+    and figures decides. Without evidence nothing is supported.
+
+    Args:
+        claims: Sentences, or short answers with their question (`as_claim`).
+        evidence: The pieces of evidence, and the answers of earlier turns.
+        verifier: Gives the probability that a premise supports a claim.
+        threshold: T; a probability above it is supported. The verifier's own by default.
+
+    Example:
+        >>> from langgraph_convcoa.verification.verifier import LexicalVerifier
+        >>> evidence = Evidence([("Tay Bridge", "It was opened in 1878. It collapsed in 1879.")])
+        >>> [v.supported for v in judge(["The bridge opened in 1878.", "It burned in 1901."], evidence, LexicalVerifier())]
+        [True, False]
+    """
+    least = verifier.threshold if threshold is None else threshold
+    premises = [evidence.premise(claim) for claim in claims]
+    found = [Verdict(0.0, False, reason="there is no evidence") for _ in claims]
+    asked = []
+    for n, (claim, premise) in enumerate(zip(claims, premises, strict=True)):
+        if (holder := evidence.holder(claim)) is not None:
+            found[n] = Verdict(1.0, least < 1, (holder,), " ".join(claim.split()))
+        elif evidence.computed.intersection(premise.documents[:1]):
+            premises[n] = premise = evidence.premise(claim, _LIST_WORDS)
+            share, bar = _WORDS.support([claim], [premise.text])[0], max(least, _WORDS.threshold)
+            reason = "" if share > bar else f"{_WORDS.name}: {share:.2f} is not above {bar:.2f}"
+            found[n] = Verdict(share, not reason, premise.documents, premise.best, reason)
+        elif premise.text:
+            asked.append(n)
+    shares = verifier.support([claims[n] for n in asked], [premises[n].text for n in asked]) if asked else []
+    shares = _by_clause([claims[n] for n in asked], shares, evidence, verifier, least)
+    for n, share in zip(asked, shares, strict=True):
+        supported = share > least
+        reason = "" if supported else f"{verifier.name}: {share:.2f} is not above {least:.2f}"
+        found[n] = Verdict(share, supported, premises[n].documents, premises[n].best, reason)
+    return found
+
+
+def _by_clause(
+    claims: Sequence[str], shares: Sequence[float], evidence: Evidence, verifier: Verifier, least: float
+) -> list[float]:
+    """The shares. A long refused claim gets its weakest clause's share if that is higher. A clause has its own premise."""
+    clauses = {n: found for n, share in enumerate(shares) if share <= least and len(found := _clauses(claims[n])) > 1}
+    parts = [part for found in clauses.values() for part in found]
+    given = iter(verifier.support(parts, [evidence.premise(part).text for part in parts]) if parts else [])
+    best = list(shares)
+    for n, found in clauses.items():
+        best[n] = max(best[n], min([next(given) for _ in found]))
+    return best
+
+
+def _clauses(claim: str) -> list[str]:
+    """The clauses of a claim; the claim itself if it is short.
+
+    Example:
+        >>> _clauses("His father was an amateur musician, and his mother Otylia played the piano until she died.")
+        ['His father was an amateur musician', 'his mother Otylia played the piano until she died']
+    """
+    if len(claim.split()) < _LONG_CLAIM:
+        return [claim]
+    found: list[str] = []
+    for part in filter(None, (one.strip(" .)") for one in _JOINS.split(claim))):
+        if found and min(len(part.split()), len(found[-1].split())) < _LEAST_WORDS:
+            found[-1] += f", {part}"
+        else:
+            found.append(part)
+    return found
+
+
+def as_claim(answer: str, question: str) -> str:
+    """An answer as a claim: unchanged if it is a sentence, otherwise with the question in front of it.
+
+    Example:
+        >>> as_claim("in 1982", "When was it described?"), as_claim("It was described in 1982.", "When was it described?")
+        ('When was it described? in 1982', 'It was described in 1982.')
+    """
+    return answer if not question or is_sentence(answer) else f"{question.strip()} {answer}"
+
+
 _NO_CLAIM = Verdict(0.0, False)
 
 
 @dataclass(frozen=True)
 class CheckedSentence:
-    """A sentence of an answer, or a table or a block of code.
+    """A sentence of an answer, or a table or a block of code."""
 
-    Attributes:
-        before: The white space in front of it.
-        text: The sentence with the marks of the evidence that supports it, each where the model put it.
-        plain: The sentence without marks.
-        claims: Whether it says anything that evidence could support.
-        cited: The numbers of its marks, each with the part of the sentence that the document supports.
-        removed: Number of marks that named no evidence.
-        named: The numbers that the model wrote, also those of documents that do not support it.
-        block: Whether it is a table or code.
-    """
-
-    before: str
-    text: str
-    plain: str
+    before: str  # The white space in front of it.
+    text: str  # The sentence with the marks of the evidence that supports it, each where the model put it.
+    plain: str  # The sentence without marks.
     verdict: Verdict
-    claims: bool
-    cited: Mapping[int, str]
-    removed: int = 0
-    named: Sequence[int] = ()
-    block: bool = False
+    claims: bool  # Whether it says anything that evidence could support.
+    cited: Mapping[int, str]  # The numbers of its marks, each with the part of the sentence that the document supports.
+    removed: int = 0  # Number of marks that named no evidence.
+    named: Sequence[int] = ()  # The numbers that the model wrote, also those of documents that do not support it.
+    block: bool = False  # Whether it is a table or code.
 
     @property
     def stands(self) -> bool:
@@ -194,53 +283,3 @@ def before_stop(sentence: str, text: str) -> str:
     stop = _STOP.search(sentence)
     end = stop.start() if stop else len(sentence)
     return f"{sentence[:end]}{text}{sentence[end:]}"
-
-
-class SentenceGate:
-    """Streams an answer while the model writes it: each sentence once it is complete and verified.
-
-    Nothing is shown after the first sentence that does not stand, since the second model call may change it.
-
-    Args:
-        checker: Verifies the sentences.
-        show: Called with each piece of the answer and the id of its message.
-        message_id: The id of the message; a new one by default.
-    """
-
-    def __init__(self, checker: Checker, show: Callable[[str, str], None], message_id: str = "") -> None:
-        self.shown = ""
-        self.message_id = message_id or f"run-{uuid.uuid4()}"
-        self._checker, self._show = checker, show
-        self._marks = CitationFilter(len(checker.evidence))
-        self._passed = self._ended = 0
-        self._closed = False
-
-    def feed(self, text: str, *, done: bool = False) -> None:
-        """Take the answer so far; its marks have the numbers of the evidence."""
-        if self._closed:
-            return
-        text = cut_answer(text)
-        ended = max((match.end() for match in _NEXT.finditer(text)), default=0)
-        if ended == self._ended and not done:
-            # No sentence has ended since the last call: the pieces are small.
-            return
-        self._ended = ended
-        # The last sentence may go on, and so may its last word.
-        checked = self._checker.check(text) if done else self._checker.check(_without_last_word(text))[:-1]
-        new = ""
-        for sentence in checked[self._passed :]:
-            if not sentence.stands or not any(map(str.isalnum, text)):
-                self._closed = True
-                break
-            new += sentence.shown(self._marks)
-            self._passed += 1
-        if done or self._closed:
-            self._closed = True
-            new += self._marks.close()
-        if new:
-            self.shown += new
-            self._show(new, self.message_id)
-
-
-def _without_last_word(text: str) -> str:
-    return text[: max(text.rfind(" "), text.rfind("\n"), 0)]

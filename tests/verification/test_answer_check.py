@@ -5,7 +5,8 @@ from langchain_core.documents import Document
 
 from langgraph_convcoa.nodes.correct import apply_to_answer
 from langgraph_convcoa.reasoning.base import Correction
-from langgraph_convcoa.verification.answers import Checker, SentenceGate
+from langgraph_convcoa.reasoning.streaming import SentenceGate
+from langgraph_convcoa.verification.answer_check import Checker
 from tests.fakes import WORDS, chain_item
 
 EVIDENCE = [Document("The bridge opened in 1894. It fell in 1907. It was built again in 1912.", id="a")]

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.outputs import ChatGeneration, LLMResult
 
-from langgraph_convcoa.state import NodeUsage, UsageCounter, add_costs, node_usage, total_usage
+from langgraph_convcoa.reasoning.usage import NodeUsage, UsageCounter, add_costs, node_usage, total_usage
 
 COSTS = st.dictionaries(
     st.sampled_from(["plan", "answer", "web"]),
