@@ -1,1 +1,1 @@
-"""First words and tokens of turns whose answers are a data set's references."""
+"""First words of turns on a simulated clock."""

@@ -79,9 +79,14 @@ def plan_again_messages(messages: Sequence[BaseMessage], reply: str) -> list[Bas
 
 
 def read_plan(reply: str, request: PlanRequest) -> ActionChain | None:
-    """The chain in a model's reply to `plan_messages`; None if it holds none."""
+    """The chain in a model's reply to `plan_messages`; None if it holds none.
+
+    An answer that was shown in part stays, and sub-questions behind it are dropped.
+    """
     actions, most = list(request.actions), request.max_sub_questions
-    return parse_chain(without_thought(reply), question=request.question, actions=actions, max_sub_questions=most)
+    chain = parse_chain(without_thought(reply), question=request.question, actions=actions, max_sub_questions=most)
+    shown = request.gate is not None and request.gate.shown
+    return chain.model_copy(update={"nodes": ()}) if chain and shown else chain
 
 
 def correct_messages(request: CorrectRequest, numbers: Sequence[int]) -> list[BaseMessage]:

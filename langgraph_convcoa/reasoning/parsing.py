@@ -58,9 +58,9 @@ CHAIN_SCHEMA = _object(
 )
 _LOOK_UP = {"action": _TEXT, "sub": _TEXT, "action_input": _TEXT}
 ANSWER_SCHEMA = _object(
-    "answer_or_chain", {"chain": _list_of("look_up", _LOOK_UP), "final_answer": _TEXT, "optimized_question": _TEXT}
-)
-"""The form over evidence. The answer is an early field, so that its first sentence is shown early."""
+    "answer_or_chain", {"final_answer": _TEXT, "chain": _list_of("look_up", _LOOK_UP), "optimized_question": _TEXT}
+) | {"required": ["optimized_question"]}
+"""The form over evidence: the answer or the chain. It is the first field, so that the first sentence is shown early."""
 INPUTS_SCHEMA = _object("action_inputs", {"inputs": _list_of("action_input", _INPUT)})
 CONFIRMATIONS_SCHEMA = _object("confirmations", {"answers": _list_of("confirmation", _CORRECTION)})
 CORRECTIONS_SCHEMA = _object("corrections", {"answers": _list_of("correction", _CORRECTION), "final_answer": _TEXT})

@@ -278,7 +278,7 @@ def fault_of(plan: str, actions: Collection[str], max_sub_questions: int = 6) ->
         return fault
     if not data["optimized_question"].strip():
         return "optimized_question is empty"
-    steps = data["chain"]
+    steps = data.get("chain", [])
     if len(steps) > max_sub_questions:
         return f"{len(steps)} sub-questions, more than {max_sub_questions}"
     if unknown := [step["action"] for step in steps if step["action"] not in actions]:
@@ -390,9 +390,9 @@ def _unlike(value: Any, schema: Mapping[str, Any], what: str) -> str:
         return next((fault for entry in value if (fault := _unlike(entry, schema["items"], "a step"))), "")
     if schema["type"] == "object":
         wanted = schema["properties"]
-        if missing := [name for name in wanted if name not in value]:
+        if missing := [name for name in schema["required"] if name not in value]:
             return f"{what} has no {missing[0]}"
         if more := [name for name in value if name not in wanted]:
             return f"{what} has a field {more[0][:40]!r} that is not asked for"
-        return next((fault for name in wanted if (fault := _unlike(value[name], wanted[name], name))), "")
+        return next((fault for name in value if (fault := _unlike(value[name], wanted[name], name))), "")
     return ""
