@@ -166,19 +166,12 @@ def chain_type(actions: Collection[str], max_sub_questions: int) -> Any:
 
 
 class Review(NamedTuple):
-    """One thing that a person decides about.
+    """One thing that a person decides about."""
 
-    Attributes:
-        name: An action, `plan` or `answer`.
-        form: The model of its arguments, with their present values.
-        description: What will happen.
-        others: Names that an edit may put in the place of `name`.
-    """
-
-    name: str
-    form: type[BaseModel]
-    description: str
-    others: Sequence[str] = ()
+    name: str  # An action, `plan` or `answer`.
+    form: type[BaseModel]  # The model of its arguments, with their present values.
+    description: str  # What will happen.
+    others: Sequence[str] = ()  # Names that an edit may put in the place of `name`.
 
     @property
     def args(self) -> dict[str, Any]:

@@ -75,7 +75,7 @@ def _choice(actions: dict[str, str]) -> dict[str, str]:
 
 def plan_again_messages(messages: Sequence[BaseMessage], reply: str) -> list[BaseMessage]:
     """The messages that ask once more for a plan, after a reply that could not be read."""
-    return [*messages, AIMessage(cut_field(reply) or "(empty)"), HumanMessage(render("repair"))]
+    return [*messages, AIMessage(cut_field(reply) or "(empty)"), HumanMessage(render("plan_again"))]
 
 
 def read_plan(reply: str, request: PlanRequest) -> ActionChain | None:
@@ -187,7 +187,7 @@ def repair_messages(request: RepairRequest) -> list[BaseMessage]:
         for item in request.items
     )
     actions = _listed({name: request.actions[name] for name in dict.fromkeys(item.action for item in request.items)})
-    return [_message("repair_input", None, question=request.question, actions=actions, items=items)]
+    return [_message("repair", None, question=request.question, actions=actions, items=items)]
 
 
 def read_inputs(reply: str, request: RepairRequest) -> dict[int, str]:

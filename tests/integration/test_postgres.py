@@ -22,7 +22,7 @@ from tests.bounds import SECONDS
 from tests.fakes import KeywordRetriever, ScriptedModel, direct
 from tests.integration.turns import context, many_turns
 from tests.postgres_server import PASSWORD, postgres_server
-from tests.server.test_threads import renamed_by_several
+from tests.server.test_thread_book import renamed_by_several
 
 pytest.importorskip("psycopg_pool")
 pytest.importorskip("langgraph.checkpoint.postgres")

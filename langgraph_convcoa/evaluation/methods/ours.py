@@ -73,7 +73,7 @@ class _Unreadable(BaseCallbackHandler):
 
     def __init__(self) -> None:
         self.count = 0
-        self._prompt = render("repair")
+        self._prompt = render("plan_again")
 
     def on_chat_model_start(self, serialized: dict[str, Any], messages: list[list[BaseMessage]], **kwargs: Any) -> None:
         if messages and messages[0] and messages[0][-1].text == self._prompt:
