@@ -278,6 +278,8 @@ def fault_of(plan: str, actions: Collection[str], max_sub_questions: int = 6) ->
         return fault
     if not data["optimized_question"].strip():
         return "optimized_question is empty"
+    if "chain" not in data and "final_answer" not in data:
+        return "the plan has neither chain nor final_answer"
     steps = data.get("chain", [])
     if len(steps) > max_sub_questions:
         return f"{len(steps)} sub-questions, more than {max_sub_questions}"
@@ -352,7 +354,7 @@ def reward_of(
         efficiency=-settings.retrieval * retrievals,
         own=own,
         matched=matched,
-        n=len(json.loads(without_thought(plan))["chain"]),
+        n=len(json.loads(without_thought(plan)).get("chain", [])),
         verdicts=verdicts,
         retrievals=retrievals,
     )
