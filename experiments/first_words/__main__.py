@@ -9,14 +9,15 @@ import argparse
 import asyncio
 import json
 import re
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import tiktoken
 from langchain_core.language_models.chat_models import BaseChatModel, agenerate_from_stream
-from langchain_core.messages import AIMessageChunk, BaseMessage
+from langchain_core.messages import AIMessageChunk
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
 
 from langgraph_convcoa.cli.documents import searched
@@ -25,7 +26,6 @@ from langgraph_convcoa.datasets.read import load_dataset
 from langgraph_convcoa.evaluation.methods.prompting import REWRITE, Kit
 from langgraph_convcoa.evaluation.methods.registry import make_method
 from langgraph_convcoa.evaluation.records import Turn
-from langgraph_convcoa.evaluation.reports import Table
 from langgraph_convcoa.graph import build_graph
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 
@@ -42,10 +42,8 @@ class ReferenceModel(BaseChatModel):
     async def _agenerate(self, messages: Any, *_: Any, **__: Any) -> ChatResult:
         return await agenerate_from_stream(self._astream(messages))
 
-    async def _astream(self, messages: list[BaseMessage], *_: Any, **__: Any) -> AsyncIterator[ChatGenerationChunk]:
-        self.now.calls += 1
-        self.now.time += 0.5
-        self.now.first = self.now.time + 0.02
+    async def _astream(self, messages: Any, *_: Any, **__: Any) -> AsyncIterator[ChatGenerationChunk]:
+        vars(self.now).update(calls=self.now.calls + 1, time=self.now.time + 0.5, first=self.now.time + 0.52)
         for token in _tokens(self._reply(messages[-1].text)):
             self.now.time += 0.02
             yield ChatGenerationChunk(message=AIMessageChunk(content=token))
@@ -53,14 +51,13 @@ class ReferenceModel(BaseChatModel):
                 await asyncio.sleep(0)
 
     def _reply(self, prompt: str) -> str:
-        query = self.now.query
-        values = {"optimized_question": query.rewrite or query.question, "chain": []}
-        values["final_answer"] = re.sub(r"([.!?])(?=\s|$)", r" [1]\1", query.answer)
+        question, answer = self.now.query.rewrite, re.sub(r"([.!?])(?=\s|$)", r" [1]\1", self.now.query.answer)
         if prompt.startswith(REWRITE):
-            return str(values["optimized_question"])
+            return str(question)
+        values = {"optimized_question": question, "chain": [], "final_answer": answer}
         form = re.search(r"{.*}", prompt)  # The fields are written in the order of the prompt.
         fields = [name for name in re.findall(r'"(\w+)":', form[0]) if name in values] if form else []
-        return json.dumps({name: values[name] for name in fields}) if fields else str(values["final_answer"])
+        return json.dumps({name: values[name] for name in fields}) if fields else answer
 
 
 def _tokens(text: str) -> list[str]:
@@ -73,14 +70,13 @@ def _tokens(text: str) -> list[str]:
     return [text[start:end] for start, end in pairwise([*starts, len(text)])]
 
 
-async def measure(dataset: Dataset, retriever: HopfieldRetriever, count: int) -> Table:
-    """Ask both methods `count` questions; the table counts the turns of ours with one call."""
+async def measure(dataset: Dataset, retriever: HopfieldRetriever, count: int) -> list[tuple[bool, int, float, float]]:
+    """For each of `count` questions: whether it has a history, our calls, and the seconds of ours and of RAG."""
     now = SimpleNamespace()
-    model = ReferenceModel(now=now)
+    model, rows = ReferenceModel(now=now), []
     graph: Any = build_graph(model=model, retriever=retriever).compile()
     rag = make_method("history-aware-rag", Kit(model, retriever))
-    queries = [query for query in dataset.queries if query.answer]
-    rows: list[tuple[bool, int, float, float]] = []
+    queries = [query for query in dataset.queries if query.answer and query.rewrite]
     for query in queries[:: max(1, len(queries) // count)][:count]:
         vars(now).update(query=query, time=0.0, calls=0, shown=0.0)
         said = [message for pair in query.history for message in zip(("user", "assistant"), pair, strict=True)]
@@ -89,26 +85,23 @@ async def measure(dataset: Dataset, retriever: HopfieldRetriever, count: int) ->
         calls, now.time = now.calls, 0.0
         await rag.ainvoke(Turn(query.id, query.id, query.question, query.history))
         rows.append((bool(query.history), calls, now.shown, now.first))
-    return Table("First words", _COLUMNS, [_row("with history", [one for one in rows if one[0]]), _row("all", rows)])
+    return rows
 
 
-_COLUMNS = ("turns", "asked", "one call", "our first sentence (s)", "RAG's first token (s)", "ours comes first")
-
-
-def _row(name: str, rows: Sequence[tuple[bool, int, float, float]]) -> list[str]:
-    single = [(ours, rag) for _, calls, ours, rag in rows if calls == 1]
-    means = [f"{sum(times) / len(single):.2f}" for times in zip(*single, strict=True)] or ["-", "-"]
-    return [name, str(len(rows)), str(len(single)), *means, f"{sum(ours < rag for ours, rag in single)}"]
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Print the table."""
+def main() -> None:
+    """Print the means over the turns that ours answers in one call."""
     parser = argparse.ArgumentParser(description=__doc__, prog="python -m experiments.first_words")
     parser.add_argument("data", help="folder of queries.jsonl and corpus.jsonl, with answers")
     parser.add_argument("--questions", type=int, default=40, help="number of questions (default: 40)")
-    given = parser.parse_args(arguments)
+    given = parser.parse_args()
     dataset = load_dataset(given.data)
-    print(asyncio.run(measure(dataset, searched(dataset, None, None), given.questions)).markdown())
+    rows = asyncio.run(measure(dataset, searched(dataset, None, None), given.questions))
+    for name, later in (("With history", True), ("First questions", False)):
+        times = [(ours, rag) for history, calls, ours, rag in rows if history == later and calls == 1]
+        ours, rag = np.mean(times, axis=0) if times else (0.0, 0.0)
+        early = sum(one < other for one, other in times)
+        print(f"{name}: {len(times)} answers with one call. Our first sentence {ours:.2f} s, RAG's first token {rag:.2f} s.")
+        print(f"Ours comes first in {early} of {len(times)}.")
 
 
 if __name__ == "__main__":
