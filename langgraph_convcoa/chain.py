@@ -7,7 +7,7 @@ from typing import Any, Literal, NotRequired, cast
 from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
 
-Status = Literal["kept", "confirmed", "corrected", "filled", "partial", "recalled", "unsupported", "failed"]
+Status = Literal["kept", "confirmed", "corrected", "filled", "partial", "recalled", "asked", "unsupported", "failed"]
 """What became of a sub-question:
 
 - kept: the evidence supports the guess;
@@ -15,6 +15,7 @@ Status = Literal["kept", "confirmed", "corrected", "filled", "partial", "recalle
 - corrected, filled: the model replaced the guess, or answered a sub-question that had no guess;
 - partial: the evidence holds only the nearest fact, which stands as the answer;
 - recalled: the knowledge set had the answer;
+- asked: nothing settles which one the question means, and the user was asked;
 - unsupported: the evidence holds no answer;
 - failed: the action failed.
 """
@@ -49,6 +50,7 @@ class ActionChain(BaseModel):
         nodes: Steps to look up; empty if the evidence that the planner read is enough.
         draft_answer: The answer, with [n] for the n-th piece of evidence.
         self_contained: Whether the sub-questions can be understood without the conversation; if not, actions get the history.
+        clarification: A question back to the user, if nothing settles what the question means; then there is no answer.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -57,6 +59,7 @@ class ActionChain(BaseModel):
     nodes: tuple[ActionNode, ...] = Field(default=())
     draft_answer: str = ""
     self_contained: bool = True
+    clarification: str = ""
 
     @classmethod
     def single(cls, question: str, action: str) -> ActionChain:

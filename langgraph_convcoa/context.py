@@ -92,6 +92,11 @@ class ConvCoAContext(BaseModel):
         "first, as in the papers.",
         default=True,
     )
+    ask_back: bool = _setting(
+        "plan",
+        "Ask the user what a question means, if neither the conversation nor the evidence settles it; never twice in a row.",
+        default=True,
+    )
     max_sub_questions: int = _setting("plan", "Longest action chain.", default=6, ge=1, le=20)
     action_timeout: float = _setting("plan", "Seconds an action may take for one sub-question.", default=30.0, gt=0, le=3600)
     max_concurrency: int = _setting("plan", "Actions that may run at the same time in a turn.", default=8, ge=1, le=64)

@@ -27,7 +27,7 @@ from langgraph_convcoa.context import ConvCoAContext, check_approve, context_of
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.memory.conversation_memory import ConversationMemory
 from langgraph_convcoa.nodes.answer import answer, remember
-from langgraph_convcoa.nodes.approve import approve, with_approval
+from langgraph_convcoa.nodes.approve import approve, with_approval, without_look_ups
 from langgraph_convcoa.nodes.correct import acorrect, arepair, broken_inputs, correct, repair
 from langgraph_convcoa.nodes.plan import aact, act, act_failed, alook, aplan, look, plan, planned_look_ups, recall, to_action
 from langgraph_convcoa.nodes.runtime import GraphParts, as_node
@@ -133,7 +133,7 @@ def build_graph(
     add("recall", recall)
     add("look", look, alook)
     add("plan", plan, aplan)
-    add("approve", approve, destinations=(*names, "verify", "remember"))
+    add("approve", approve, destinations=(*names, "verify", "answer", "remember"))
     add("verify", verify)
     if repaired:
         add("repair", repair, arepair)
@@ -148,7 +148,7 @@ def build_graph(
     graph.add_edge(START, "recall")
     graph.add_edge("recall", "look")
     graph.add_edge("look", "plan")
-    graph.add_conditional_edges("plan", partial(after_plan, parts), [*names, "verify", "approve"])
+    graph.add_conditional_edges("plan", partial(after_plan, parts), [*names, "verify", "answer", "approve"])
     for name in names:
         graph.add_edge(name, "verify")
     again = [*(deeper if own.uses_model else names), *(["repair"] if repaired else [])]
@@ -162,10 +162,13 @@ def build_graph(
 
 
 def after_plan(parts: GraphParts, state: ConvCoAState) -> list[Send] | str:
-    """Route to the look-ups that the plan asks for. If the plan is an answer there are none, and `verify` is next."""
+    """Route to the look-ups that the plan asks for. If the plan is an answer there are none, and `verify` is next.
+
+    If the plan is a question back to the user, nothing is verified, and `answer` is next.
+    """
     if "plan" in state["approve"]:
         return "approve"
-    return with_approval(state, planned_look_ups(parts, state, parts.settings())) or "verify"
+    return with_approval(state, planned_look_ups(parts, state, parts.settings())) or without_look_ups(state)
 
 
 def after_verify(parts: GraphParts, state: ConvCoAState) -> list[Send] | str:

@@ -6,7 +6,7 @@ import operator
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, NamedTuple
+from typing import Annotated, NamedTuple, NotRequired
 
 from langchain_core.documents import Document
 from langchain_core.messages import AnyMessage
@@ -39,6 +39,7 @@ class Plan(TypedDict):
     draft_answer: str
     self_contained: bool
     nodes: list[PlannedNode]
+    clarification: NotRequired[str]
 
 
 class Finding(TypedDict):
@@ -89,9 +90,13 @@ class ConvCoAInput(TypedDict, total=False):
 
 
 class ConvCoAOutput(TypedDict, total=False):
-    """The output, with the conversation as messages."""
+    """The output, with the conversation as messages.
+
+    If the turn asks back, `clarification` and `answer` are the question to the user; otherwise `clarification` is "".
+    """
 
     answer: str
+    clarification: str
     citations: list[Citation]
     unsupported: list[str]
     chain: list[ChainItem]
@@ -112,6 +117,7 @@ class ConvCoAState(ThreadState, total=False):
     # Lives for one step: a later turn given as messages must not read an old question.
     question: Annotated[str, EphemeralValue]
     asked: str  # The question.
+    asked_back: str  # If `asked` answers a question back: the earlier question and the question back. Otherwise "".
     asked_message_id: str
     approve: list[str]  # Names of actions and nodes that a person approves.
     history: list[tuple[str, str]]
@@ -143,6 +149,16 @@ class ActionState(TypedDict):
     guess_answer: str
     action_input: str
     history: list[tuple[str, str]]
+
+
+def question_of(state: ConvCoAState) -> str:
+    """The question of the turn, with the earlier question and the question back if the user's message answers one."""
+    return "\n".join(filter(None, (state.get("asked_back"), state["asked"])))
+
+
+def clarification_of(plan: Plan) -> str:
+    """The question back to the user, if the plan is nothing else; otherwise ""."""
+    return "" if plan["nodes"] or plan["draft_answer"] else plan.get("clarification", "")
 
 
 def pairs_of(state: ConvCoAState | ActionState) -> list[tuple[str, str]]:

@@ -51,6 +51,14 @@ def direct(answer: str, optimized: str = "optimized?") -> str:
     return plan(final=answer, optimized=optimized)
 
 
+VAGUE, BACK = "When was it described or introduced?", "Do you mean the Hopfield network or sparsemax?"
+
+
+def asking(clarification: str = BACK, **more: Any) -> str:
+    """The reply of a planner that asks the user back, such as about `VAGUE`."""
+    return json.dumps({**json.loads(direct("")), "clarification": clarification, **more})
+
+
 def corrections(*answers: str, supported: bool = True, final: str = "", first: int = 1) -> str:
     """The reply that settles what is open: answers numbered from `first`, each supported by [1], and the final answer."""
     status = "supported" if supported else "none"

@@ -19,6 +19,7 @@ from pydantic import BaseModel
 from langgraph_convcoa import HopfieldRetriever, VerifiedAnswers, build_graph, convcoa_tool
 from langgraph_convcoa.agent import NOTHING_FOUND
 from langgraph_convcoa.errors import InputError
+from tests import fakes
 from tests.fake_encoder import WordEncoder
 from tests.fakes import FACTS, WORDS, KeywordRetriever, ScriptedModel, corrections, direct, documents
 
@@ -310,6 +311,11 @@ def test_the_graph_as_a_tool_gives_the_answer_with_its_sources(asynchronous):
     message = asyncio.run(asking.ainvoke(called)) if asynchronous else asking.invoke(called)
     assert message.text == f"{TRUE[:-1]} [1].\n[1] hopfield-1982.md: {TRUE}"
     assert [(document.id, document.page_content) for document in message.artifact] == [("hopfield-1982", TRUE)]
+
+
+def test_the_graph_as_a_tool_asks_back():
+    graph = build_graph(model=ScriptedModel(replies=[fakes.asking()]), retriever=KeywordRetriever(), verifier=WORDS).compile()
+    assert convcoa_tool(graph).invoke({"question": fakes.VAGUE}) == fakes.BACK
 
 
 def test_the_graph_as_a_tool_names_what_is_not_verified():

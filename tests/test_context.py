@@ -42,7 +42,7 @@ def test_the_graph_describes_its_input_output_and_settings() -> None:
     graph = build_graph(retriever=KeywordRetriever()).compile()
     assert set(graph.get_input_jsonschema()["properties"]) == {"question", "messages"}
     output = set(graph.get_output_jsonschema()["properties"])
-    assert output == {"answer", "unsupported", "citations", "chain", "knowledge_set", "usage", "messages"}
+    assert output == {"answer", "clarification", "unsupported", "citations", "chain", "knowledge_set", "usage", "messages"}
     assert "knowledge_retrieval" in (graph.get_context_jsonschema() or {})["properties"]
 
 

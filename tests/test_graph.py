@@ -20,7 +20,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 from langgraph_convcoa import ChatModelReasoner, ConvCoAContext, build_graph
 from langgraph_convcoa.errors import ConvCoAError, InputError, ModelError
-from tests import ROOT
+from tests import ROOT, fakes
 from tests.fakes import WORDS, KeywordRetriever, ScriptedModel, WaitingAction, WebAction, corrections, direct, node, plan, turn
 
 HOPFIELD = "John Hopfield described the Hopfield network in 1982."
@@ -588,3 +588,55 @@ def test_cited_sentences_that_nothing_bears_out_are_named() -> None:
 def test_what_no_graph_is_made_of_is_told_when_it_is_built(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ConvCoAError, match=message):
         build_graph(**arguments)
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+@pytest.mark.parametrize("streamed", [False, True])
+async def test_a_vague_question_is_asked_back_and_the_next_message_answers_it(asynchronous: bool, streamed: bool) -> None:
+    retriever, final = KeywordRetriever(), direct(f"{HOPFIELD[:-1]} [1].")
+    model = ScriptedModel(replies=[fakes.asking(), RuntimeError("down"), fakes.asking(), final])
+    graph = compiled(model, InMemorySaver(), retriever=retriever)
+    out = await turn(graph, fakes.VAGUE, thread(), asynchronous=asynchronous, streamed=streamed)
+    assert out["clarification"] == out["answer"] == out["messages"][-1].text == fakes.BACK
+    assert (out["citations"], out["unsupported"], [item["status"] for item in out["chain"]]) == ([], [], ["asked"])
+    assert (len(out["chain"][0]["evidence"]), out["usage"]["llm_calls"]) == (3, 1)
+    (kept,) = out["knowledge_set"]["Contextual knowledge set"]
+    assert (kept["sub_questions"], graph.get_state(thread()).values["evidence_memory"]) == ({}, [])
+    with pytest.raises(ModelError):
+        await turn(graph, "The network.", thread(), asynchronous=asynchronous, streamed=streamed)
+    await turn(graph, fakes.VAGUE, thread("another user"))
+    out = await turn(graph, None, thread(), asynchronous=asynchronous, streamed=streamed)
+    assert (out["answer"], out["clarification"]) == (f"{HOPFIELD[:-1]} [1].", "")
+    whole = f"{fakes.VAGUE}\n{fakes.BACK}\nThe network."
+    assert retriever.asked == [fakes.VAGUE, whole, fakes.VAGUE]
+    assert model.prompts[-1].endswith(f"Question: {whole}\n")
+    assert ["clarification" in prompt for prompt in model.prompts] == [True, False, True, False], "never twice in a row"
+    (entry,) = out["knowledge_set"]["Contextual knowledge set"]
+    assert (entry["original_question"], entry["answer"]) == (whole, out["answer"])
+    assert [message.text for message in out["messages"]] == [fakes.VAGUE, fakes.BACK, "The network.", out["answer"]]
+
+
+@pytest.mark.parametrize(
+    ("reply", "context"),
+    [
+        (fakes.asking(final_answer=f"{HOPFIELD[:-1]} [1]."), {}),
+        (fakes.asking(chain=[node("Who introduced sparsemax?")]), {}),
+        (fakes.asking(), {"ask_back": False}),
+        (fakes.asking(), {"look_first": False}),
+        (fakes.asking(), {"k": 1}),
+    ],
+)
+def test_nothing_is_asked_back_without_evidence_that_differs_or_beside_an_answer(reply: str, context: Any) -> None:
+    model = ScriptedModel(replies=[reply, corrections(final=f"{HOPFIELD[:-1]} [1].")])
+    out = compiled(model).invoke({"question": fakes.VAGUE}, context=context)
+    assert (out["clarification"], fakes.BACK in out["answer"]) == ("", False)
+
+
+def test_a_question_back_in_another_language_is_answered_over_messages_alone() -> None:
+    final = direct(f"{HOPFIELD[:-1]} [1].")
+    model = ScriptedModel(replies=[fakes.asking("Meinst du das Netz [1] oder Sparsemax [2]?"), final])
+    out = compiled(model).invoke({"messages": [HumanMessage(fakes.VAGUE)]}, context={"language": "German"})
+    assert out["clarification"] == "Meinst du das Netz oder Sparsemax?"
+    assert "in German" in model.prompts[0].split("clarification")[1]
+    compiled(model).invoke({"messages": [*out["messages"], HumanMessage("Das Netz.")]})
+    assert f"Question: {fakes.VAGUE}\n{out['clarification']}\nDas Netz.\n" in model.prompts[1]

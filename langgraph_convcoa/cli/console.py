@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _STYLES = {
     **dict.fromkeys(("kept", "recalled"), "green"),
-    **dict.fromkeys(("confirmed", "corrected", "filled"), "yellow"),
+    **dict.fromkeys(("confirmed", "corrected", "filled", "asked"), "yellow"),
     **dict.fromkeys(("unsupported", "failed"), "red"),
 }
 """Styles of the final states of a sub-question."""
@@ -182,6 +182,10 @@ class TurnView:
             self._out.out("")
         for number, citation in enumerate(citations, start=1):
             self._out.out(citation_line(number, citation), style="dim")
+        if output.get("clarification"):
+            self._err.print(
+                Text("a question back: the next message of this conversation is read as its answer", style="yellow")
+            )
         for sentence in self._doubts:
             self._err.print(Text(f"no evidence supports: {one_line(sentence)}", style="yellow"))
         if usage := output.get("usage"):

@@ -22,6 +22,7 @@ from langgraph_convcoa.text.clean import clean
 ROOT = "Contextual knowledge set"
 EXTRA = "convcoa"
 LONGEST_QUESTION = 20_000  # Maximum number of characters of a question.
+CLARIFICATION = "clarification"  # The key in `additional_kwargs` that marks a message as a question back to the user.
 _REMEMBERED_PAIRS, _REMEMBERED_CHARACTERS = 20, 2_000
 _LAST_CHARACTERS, _EARLIER_CHARACTERS = 1200, 400
 """Maximum number of characters of a text in a view: in the last round, and in an earlier round."""
@@ -117,6 +118,10 @@ class ContextualKnowledgeSet:
             entry["convcoa"] = extra
         self.rounds = [*self.rounds, entry]
 
+    def without_question_back(self) -> ContextualKnowledgeSet:
+        """The set without a last round that only asked back: the next round replaces it."""
+        return ContextualKnowledgeSet(entry for entry in self.rounds if not asks_back(entry))
+
     def rate(self, number: int, rating: str) -> None:
         """Set a person's rating of the answer of a round: "up", "down", or "" for no rating.
         Raises InputError if there is no such round, or the rating is unknown.
@@ -172,6 +177,11 @@ class ContextualKnowledgeSet:
         return "\n".join(chosen[number] for number in sorted(chosen))
 
 
+def asks_back(entry: Round) -> bool:
+    """Whether the answer of a round is a question back to the user."""
+    return any(item.get("status") == "asked" for item in entry["convcoa"]["chain"]) if "convcoa" in entry else False
+
+
 def _check(entry: Any) -> None:
     """Raise ValueError if a round lacks one of the papers' fields, or if its "convcoa" field is wrong."""
     if not isinstance(entry, dict) or isinstance(entry.get("round"), bool) or not isinstance(entry.get("round"), int):
@@ -210,25 +220,28 @@ def _cut(text: str, length: int) -> str:
 class Asked(NamedTuple):
     """The question of a turn, the id of its message (a new id if it has none), and the earlier pairs, oldest first.
 
-    `removals` are the messages of abandoned turns to take out, in the form that the messages reducer reads.
+    `removals` are the messages of abandoned turns to take out, in the form that the messages reducer reads. `asked_back` is
+    the earlier question with the question back, if the turn's message answers one.
     """
 
     question: str
     message_id: str
     history: list[tuple[str, str]]
     removals: list[dict[str, str]]
+    asked_back: str = ""
 
 
 def read_conversation(question: str | None, messages: Sequence[AnyMessage], abandoned: str | None = None) -> Asked:
     """Find the question and the answered turns before it.
 
     `question` wins. Without it the last messages must be the user's; several in a row are one question. The message of an
-    unfinished turn (`abandoned` is its id) and an earlier message that is empty or too long are discarded.
+    unfinished turn (`abandoned` is its id) and an earlier message that is empty or too long are discarded. A question back is
+    no answer: its question goes on in the user's next message.
     Raises InputError if there is no question, or an empty one, or one longer than `LONGEST_QUESTION`.
     """
     history: list[tuple[str, str]] = []
     removals: list[dict[str, str]] = []
-    pending: list[HumanMessage] = []
+    pending: list[HumanMessage | AIMessage] = []
     last = messages[-1] if messages else None
     for message in messages:
         if isinstance(message, HumanMessage):
@@ -240,10 +253,16 @@ def read_conversation(question: str | None, messages: Sequence[AnyMessage], aban
             else:
                 pending.append(message)
         elif isinstance(message, AIMessage) and pending and message.text:
-            pair = (" ".join(m.text.strip() for m in pending), message.text)
+            if message.additional_kwargs.get(CLARIFICATION):
+                pending.append(message)
+                continue
+            # Without the question back: nothing has verified it, and the history is evidence.
+            pair = (" ".join(m.text.strip() for m in pending if isinstance(m, HumanMessage)), message.text)
             history.append((clean(pair[0][:_REMEMBERED_CHARACTERS]), clean(pair[1][:_REMEMBERED_CHARACTERS])))
             pending = []
     message_id = str(uuid.uuid4())
+    back = max((n for n, message in enumerate(pending, 1) if isinstance(message, AIMessage)), default=0)
+    asked_back, pending = "\n".join(m.text.strip() for m in pending[:back]), pending[back:]
     if question is None:
         if not isinstance(last, HumanMessage):
             raise InputError('give {"question": "..."} or {"messages": [...]} whose last message is the user\'s')
@@ -256,4 +275,4 @@ def read_conversation(question: str | None, messages: Sequence[AnyMessage], aban
         raise InputError(
             f"the question has {len(question):,} characters, {LONGEST_QUESTION:,} at most: put long texts into the documents"
         )
-    return Asked(clean(question).strip(), message_id, history[-_REMEMBERED_PAIRS:], removals)
+    return Asked(clean(question).strip(), message_id, history[-_REMEMBERED_PAIRS:], removals, clean(asked_back))

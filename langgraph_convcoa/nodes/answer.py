@@ -21,12 +21,21 @@ from langgraph.types import Overwrite
 from langgraph_convcoa.chain import SOLVED, SUPPORTED, ChainItem, chain_item
 from langgraph_convcoa.memory import sharing
 from langgraph_convcoa.memory.evidence import remember_evidence
-from langgraph_convcoa.memory.knowledge_set import Citation, ContextualKnowledgeSet, RoundExtra
+from langgraph_convcoa.memory.knowledge_set import CLARIFICATION, Citation, ContextualKnowledgeSet, RoundExtra
 from langgraph_convcoa.nodes.approve import NeededText, Review, arguments, decide
 from langgraph_convcoa.nodes.correct import STANDS_IN
 from langgraph_convcoa.nodes.runtime import GraphParts, TurnRuntime, Update, emit, show
 from langgraph_convcoa.reasoning.usage import NodeUsage, node_usage, total_usage
-from langgraph_convcoa.state import ConvCoAState, Finding, Reply, merge_findings, pairs_of
+from langgraph_convcoa.state import (
+    LOOKED,
+    ConvCoAState,
+    Finding,
+    Reply,
+    clarification_of,
+    merge_findings,
+    pairs_of,
+    question_of,
+)
 from langgraph_convcoa.text.citation_marks import CitationFilter, without_marks
 from langgraph_convcoa.text.words import STOPS
 from langgraph_convcoa.verification.answer_check import CheckedSentence, Checker
@@ -45,6 +54,8 @@ def answer(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runti
 
     The event `answer` lists the sentences that no evidence supports.
     """
+    if clarification_of(state["plan"]):
+        return _ask_back(state)
     reply = state["reply"]
     checker = parts.checker(state, parts.settings(runtime))
     text, citations, checked, removed = finish(reply["text"], state["items"], checker, reply["confirmed"])
@@ -62,6 +73,25 @@ def answer(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runti
     if final["message_id"] and final["text"].startswith(shown) and len(final["text"]) > len(shown):
         show(final["text"][len(shown) :], final["message_id"])
     return update
+
+
+def _ask_back(state: ConvCoAState) -> Update:
+    """Ask the user which one the question means. The question back cites nothing, and nothing verifies it."""
+    plan = state["plan"]
+    reply: Reply = {**state["reply"], "text": clarification_of(plan)}
+    if "answer" in state["approve"]:
+        about = f"The question back to “{question_of(state)}”."
+        [decided] = decide([Review("answer", arguments(answer=(NeededText, reply["text"])), about)])
+        if decided.type == "reject":
+            return {"plan": {**plan, "clarification": ""}, "reply": {**reply, "text": decided.sentence}}
+        reply["text"] = decided.args["answer"]
+    evidence = merge_findings(state["findings"])
+    item = chain_item(evidence.found[LOOKED].action, plan["optimized_question"])
+    item |= {"status": "asked", "evidence": [str(document.id) for document in evidence.documents]}
+    emit({"type": "clarification", "text": reply["text"]})
+    if reply["message_id"]:
+        show(reply["text"], reply["message_id"])
+    return {"plan": {**plan, "clarification": reply["text"]}, "items": [item], "reply": reply}
 
 
 def _reviewed(parts: GraphParts, state: ConvCoAState, reply: Reply, checker: Checker) -> Update:
@@ -180,8 +210,9 @@ def remember(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, run
     settings = parts.settings(runtime)
     items, reply = state["items"], state["reply"]
     text, citations, unsupported = reply["text"], reply["citations"], reply["unsupported"]
+    clarification = clarification_of(state["plan"])
     documents = {str(document.id): document for document in merge_findings(state["findings"]).documents}
-    knowledge = ContextualKnowledgeSet.load(state.get("knowledge_set"))
+    knowledge = ContextualKnowledgeSet.load(state.get("knowledge_set")).without_question_back()
     knowledge.seed(pairs_of(state))
     extra: RoundExtra = {
         "chain": items,
@@ -190,23 +221,26 @@ def remember(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, run
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
         "evidence": _uncited(items, documents, citations),
     }
-    solved = [(item["sub_question"], summary(item, documents)) for item in items]
-    knowledge.add_round(state["asked"], state["plan"]["optimized_question"], solved, text, extra)
+    solved = [(item["sub_question"], summary(item, documents)) for item in items if item["status"] != "asked"]
+    knowledge.add_round(question_of(state), state["plan"]["optimized_question"], solved, text, extra)
     entry = knowledge.rounds[-1]
-    if settings.share_knowledge:
+    if settings.share_knowledge and not clarification:
         sharing.share_round(*sharing.parts_of(runtime.store, settings.user_id, config), entry)
     messages: list[Any] = []
     titles = {id_: str(document.metadata.get("title") or "") for id_, document in documents.items()}
     if not any(message.id == state["asked_message_id"] for message in state.get("messages", [])):
         # A dict, because a message stream would show a message as a part of the answer.
         messages.append({"role": "user", "content": state["asked"], "id": state["asked_message_id"]})
-    messages.append(answer_message(text, citations, titles=titles, message_id=reply["message_id"] or str(uuid.uuid4())))
+    message = answer_message(text, citations, titles=titles, message_id=reply["message_id"] or str(uuid.uuid4()))
+    if clarification:
+        message.additional_kwargs[CLARIFICATION] = True
+    messages.append(message)
     found = [
         document
         for finding in state["findings"]
         for document in finding["documents"][:_REMEMBERED_PER_LOOK]
         # A piece that was made for this question only is not kept.
-        if not {"query", "extract"} & document.metadata.keys()
+        if not {"query", "extract"} & document.metadata.keys() and not clarification
     ]
     evidence_memory = remember_evidence(state.get("evidence_memory") or [], found, entry["round"], settings.evidence_memory)
     costs = {**state["costs"], "remember": node_usage(time.perf_counter() - start)}
@@ -215,6 +249,7 @@ def remember(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, run
         "messages": messages,
         "knowledge_set": knowledge.export(),
         "answer": text,
+        "clarification": clarification,
         "citations": citations,
         "unsupported": unsupported,
         "chain": items,

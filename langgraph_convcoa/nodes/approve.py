@@ -36,6 +36,7 @@ from langgraph_convcoa.state import (
     Finding,
     Plan,
     PlannedNode,
+    clarification_of,
     empty_reply,
     finding,
     merge_findings,
@@ -59,15 +60,22 @@ def with_approval(state: ConvCoAState, look_ups: list[Send]) -> list[Send]:
     return [Send("approve", {**needed, "look_ups": [look_up.arg for look_up in look_ups]})]
 
 
+def without_look_ups(state: ConvCoAState) -> str:
+    """The node after a plan without look-ups: a question back to the user goes to `answer`, anything else to `verify`."""
+    return "answer" if clarification_of(state["plan"]) else "verify"
+
+
 def _plan(parts: GraphParts, state: ConvCoAState, runtime: TurnRuntime) -> Command[Any]:
     settings, plan = parts.settings(runtime), state["plan"]
     [decided] = decide([_plan_review(state, chain_type(parts.actions, settings.max_sub_questions))])
     if decided.type == "reject":
         items = [{**chain_item(**node), "status": "failed", "reason": decided.reason} for node in plan["nodes"]]
-        return Command(update={"items": items, "reply": empty_reply(decided.sentence)}, goto="remember")
+        rejected = {"items": items, "reply": empty_reply(decided.sentence), "plan": {**plan, "clarification": ""}}
+        return Command(update=rejected, goto="remember")
     update: Update = {}
     if decided.type == "edit":
         edited: Plan = {**plan, "optimized_question": decided.args["optimized_question"], "nodes": decided.args["chain"]}
+        edited["clarification"] = decided.args.get("clarification", "")
         # An unchanged draft belongs to the old chain: it is dropped if the chain changed.
         old_draft = edited["nodes"] != plan["nodes"] and decided.args["draft_answer"] == plan["draft_answer"]
         edited["draft_answer"] = "" if old_draft else decided.args["draft_answer"]
@@ -75,7 +83,8 @@ def _plan(parts: GraphParts, state: ConvCoAState, runtime: TurnRuntime) -> Comma
         recalled = recall_plan(parts, state, edited, settings)
         state = {**state, "plan": edited, "recalled": recalled, "findings": looked}
         update = {"plan": edited, "recalled": recalled, "findings": Overwrite(looked)}
-    return Command(update=update, goto=with_approval(state, planned_look_ups(parts, state, settings)) or "verify")
+    look_ups = with_approval(state, planned_look_ups(parts, state, settings))
+    return Command(update=update, goto=look_ups or without_look_ups(state))
 
 
 def _look_ups(parts: GraphParts, state: Any) -> Command[Any]:
@@ -107,7 +116,9 @@ def _look_ups(parts: GraphParts, state: Any) -> Command[Any]:
 
 def _plan_review(state: ConvCoAState, chain: Any) -> Review:
     plan, steps = state["plan"], len(state["plan"]["nodes"])
-    what = f"{steps} sub-question{'' if steps == 1 else 's'} to look up" if steps else "the answer at once"
+    asked = clarification_of(plan)
+    at_once = "a question back" if asked else "the answer at once"
+    what = f"{steps} sub-question{'' if steps == 1 else 's'} to look up" if steps else at_once
     lines = [f"The plan for “{state['asked']}”: {what}."]
     if plan["draft_answer"]:
         evidence = merge_findings(state["findings"]).documents
@@ -116,6 +127,7 @@ def _plan_review(state: ConvCoAState, chain: Any) -> Review:
         optimized_question=(NeededText, plan["optimized_question"]),
         chain=(chain, [dict(node) for node in plan["nodes"]]),
         draft_answer=(Text, plan["draft_answer"]),
+        **({"clarification": (Text, asked)} if asked else {}),
     )
     return Review("plan", form, "\n".join(lines))
 

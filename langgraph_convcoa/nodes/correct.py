@@ -19,7 +19,7 @@ from langgraph_convcoa.errors import ModelError, secrets_of
 from langgraph_convcoa.nodes.runtime import GraphParts, TurnRuntime, Update, emit_status
 from langgraph_convcoa.nodes.verify import check_guess, put_first, score_claims
 from langgraph_convcoa.reasoning.base import BrokenInput, Corrected, Correction, CorrectRequest, RepairRequest, Unsolved
-from langgraph_convcoa.state import LOOKED, ConvCoAState, PlannedNode, TurnEvidence, merge_findings, pairs_of
+from langgraph_convcoa.state import LOOKED, ConvCoAState, PlannedNode, TurnEvidence, merge_findings, pairs_of, question_of
 from langgraph_convcoa.text.citation_marks import without_marks
 from langgraph_convcoa.text.clean import cut_answer, cut_field
 from langgraph_convcoa.text.words import LIST_MARK, STOPS, content_words
@@ -74,7 +74,7 @@ class _CorrectCall:
         # A model that was down for the plan is not asked again in this turn.
         self.reasoner = parts.without_model if reply["error"] else parts.reasoner("correct", settings)
         self.request = CorrectRequest(
-            question=state["asked"],
+            question=question_of(state),
             items=self._open_sentences() if self._draft else self._open_items(),
             optimized_question=plan["optimized_question"],
             chain=state["items"],

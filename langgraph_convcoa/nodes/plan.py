@@ -39,6 +39,7 @@ from langgraph_convcoa.state import (
     finding,
     merge_findings,
     pairs_of,
+    question_of,
 )
 from langgraph_convcoa.text.clean import cut_answer, cut_field
 from langgraph_convcoa.text.questions import words_agree
@@ -54,7 +55,8 @@ def recall(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runti
     """Read the question, load the relevant history and clear what an abandoned turn left; no model call."""
     settings = parts.settings(runtime)
     asked = read_conversation(state.get("question"), state.get("messages", []), state.get("asked_message_id"))
-    knowledge = ContextualKnowledgeSet.load(state.get("knowledge_set"))
+    question = question_of({"asked": asked.question, "asked_back": asked.asked_back})
+    knowledge = ContextualKnowledgeSet.load(state.get("knowledge_set")).without_question_back()
     knowledge.seed(asked.history)
     shared: list[Round] = []
     if settings.share_knowledge:
@@ -62,13 +64,14 @@ def recall(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runti
         shared = sharing.shared_rounds(store, user, but_of=thread, limit=_SHARED_ROUNDS)
     view, history = parts.memory.recollect(
         knowledge.after(shared),
-        asked.question,
+        question,
         asked.history,
         budget_tokens=settings.history_budget_tokens,
         capacity=settings.memory_capacity,
     )
     return {
         "asked": asked.question,
+        "asked_back": asked.asked_back,
         "asked_message_id": asked.message_id,
         # Kept in the state, because a turn is often resumed without the settings of its start.
         "approve": check_approve(settings.approve, parts.actions, config),
@@ -79,7 +82,7 @@ def recall(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runti
         "reused": 0,
         "messages": asked.removals,
         # Until the question is planned, it counts as dependent on the conversation.
-        "plan": {"optimized_question": asked.question, "draft_answer": "", "self_contained": not history, "nodes": []},
+        "plan": {"optimized_question": question, "draft_answer": "", "self_contained": not history, "nodes": []},
         "findings": Overwrite([]),
         "items": [],
         "unsolved": [],
@@ -114,7 +117,7 @@ def _requests(parts: GraphParts, state: ConvCoAState, settings: ConvCoAContext) 
     """
     if not settings.look_first or not parts.reasoner("plan", settings).uses_model:
         return {}
-    question, history = state["asked"], tuple(pairs_of(state))
+    question, history = question_of(state), tuple(pairs_of(state))
     names = [name for name, action in parts.actions.items() if action.looks_first and name not in state["approve"]]
     forms = parts.actions.recognised(question, history)
     requests = {}
@@ -137,7 +140,7 @@ def _request(parts: GraphParts, settings: ConvCoAContext, action: str, **asked: 
 
 def _looked(parts: GraphParts, state: ConvCoAState, settings: ConvCoAContext, looks: Sequence[Look]) -> Update:
     findings = [finding(LOOKED, look.action, look.documents, look.error, depth=0, seconds=look.seconds) for look in looks]
-    asked = [None if parts.actions[look.action].always_fresh else state["asked"] for look in looks]
+    asked = [None if parts.actions[look.action].always_fresh else question_of(state) for look in looks]
     findings, reused = with_earlier_evidence(parts, settings, state, findings, asked)
     errors = [f"{look.action}: {look.error}" for look in looks if look.error]
     for error in errors:
@@ -202,18 +205,19 @@ class _PlanCall:
         self._parts, self._state = parts, state
         self._settings = settings = parts.settings(runtime)
         self.reasoner = parts.reasoner("plan", settings)
-        evidence = merge_findings(state["findings"]).documents
+        evidence, question = merge_findings(state["findings"]).documents, question_of(state)
         # The answer of this call is taken, and streamed, only if the setting allows it and it can be verified.
         streams = evidence and settings.allow_draft_answer
         self.request = PlanRequest(
-            question=state["asked"],
+            question=question,
             actions=parts.actions.descriptions(),
             history=pairs_of(state),
             knowledge=state["knowledge_view"],
             max_sub_questions=settings.max_sub_questions,
             language=settings.language,
             evidence=evidence,
-            recognised=parts.actions.recognised(state["asked"], pairs_of(state)),
+            recognised=parts.actions.recognised(question, pairs_of(state)),
+            may_ask=settings.ask_back and not state.get("asked_back") and len(evidence) > 1,
             gate=parts.gate(state, settings, config, {"plan", "answer"}) if streams else None,
         )
 
@@ -237,6 +241,7 @@ class _PlanCall:
                 }
                 for node in chain.nodes
             ],
+            "clarification": cut_field(chain.clarification),
         }
         questions = [node["sub_question"] for node in made["nodes"]]
         emit({"type": "plan", "optimized_question": made["optimized_question"], "sub_questions": questions})
@@ -267,7 +272,7 @@ def looked_up(state: ConvCoAState) -> list[Finding]:
     looked = [finding for finding in state["findings"] if finding["index"] == LOOKED and finding["documents"]]
     if len(looked) != 1:
         return []
-    asked = sorted(content_words(state["asked"]))
+    asked = sorted(content_words(question_of(state)))
     return [
         {**looked[0], "index": index, "depth": 1, "seconds": 0.0}
         for index, node in enumerate(state["plan"]["nodes"])
@@ -321,7 +326,7 @@ def to_action(state: ConvCoAState, index: int, step: PlannedNode | ChainItem, se
         "index": index,
         "depth": state["depth"] + 1,
         "action": step["action"],
-        "question": state["asked"],
+        "question": question_of(state),
         "sub_question": step["sub_question"],
         "guess_answer": step["guess_answer"],
         "action_input": step["action_input"],

@@ -28,7 +28,7 @@ from langgraph_convcoa.memory.conversation_memory import ConversationMemory
 from langgraph_convcoa.reasoning.base import Reasoner
 from langgraph_convcoa.reasoning.streaming import SentenceGate
 from langgraph_convcoa.reasoning.usage import NodeUsage, UsageCounter
-from langgraph_convcoa.state import ActionState, ConvCoAState, merge_findings, pairs_of
+from langgraph_convcoa.state import ActionState, ConvCoAState, merge_findings, pairs_of, question_of
 from langgraph_convcoa.verification.answer_check import Checker
 from langgraph_convcoa.verification.verifier import Verifier
 
@@ -62,9 +62,9 @@ class GraphParts:
         """The checker of this turn's answer. The nodes of a turn share it, so that no sentence is judged twice."""
         evidence, history = merge_findings(state["findings"]).documents, pairs_of(state)
         texts = tuple((str(document.id), document.page_content) for document in evidence)
-        key = (texts, tuple(history), state["asked"], settings.threshold)
+        key = (texts, tuple(history), question_of(state), settings.threshold)
         with self._lock:
-            new = Checker(evidence, history, self.verifier, state["asked"], settings.threshold)
+            new = Checker(evidence, history, self.verifier, question_of(state), settings.threshold)
             return self._checkers.setdefault(key, new)
 
     def gate(

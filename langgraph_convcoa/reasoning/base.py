@@ -21,6 +21,7 @@ class PlanRequest:
 
     `actions` maps names to descriptions. `knowledge` is the conversation as text. `evidence[n - 1]` is cited as [n].
     An action that takes only one form of question has an entry in `recognised`: whether this question has that form.
+    With `may_ask`, the planner may return a question to the user.
     """
 
     question: str
@@ -31,6 +32,7 @@ class PlanRequest:
     language: str = ""
     evidence: Sequence[Document] = ()
     recognised: Mapping[str, bool] = field(default_factory=dict)
+    may_ask: bool = False
     gate: SentenceGate | None = None
 
 

@@ -15,12 +15,13 @@ from langgraph_convcoa.chain import SOLVED, ActionChain, ChainItem
 from langgraph_convcoa.reasoning.base import Corrected, Correction, CorrectRequest, PlanRequest, RepairRequest
 from langgraph_convcoa.reasoning.excerpts import Excerpt, excerpts, fence, unfenced
 from langgraph_convcoa.reasoning.parsing import parse_chain, parse_corrections, parse_inputs, without_thought
+from langgraph_convcoa.text.citation_marks import without_marks
 from langgraph_convcoa.text.clean import cut_field, flat
 from langgraph_convcoa.text.words import content_words
 from langgraph_convcoa.verification.sentences import renumbered
 
 _CONFIRMED_FROM = 2  # Pieces of evidence that the prompt shows for each failed sentence of a draft, cited pieces first.
-_MOST_PIECES, _PIECE_WORDS = 7, 90
+_MOST_PIECES, _PIECE_WORDS = 9, 80
 """The prompt for corrections shows at most this many pieces of evidence, with this many words on average."""
 
 
@@ -53,7 +54,8 @@ def plan_messages(request: PlanRequest) -> list[BaseMessage]:
     if request.evidence:
         about = [*(question for question, _ in request.history[-2:]), request.question]
         shown = excerpts(request.evidence, about)
-        values |= _choice(request.actions) | {"conversation": request.knowledge or "(none)"}
+        ask = f"\n\n{render('plan_ask', language=values['language']).strip()}" if request.may_ask else ""
+        values |= _choice(request.actions) | {"conversation": request.knowledge or "(none)", "ask": ask}
         return [_message("plan_evidence", shown, **values)]
     values["example"] = next(iter(request.actions))
     if request.knowledge:
@@ -81,12 +83,19 @@ def plan_again_messages(messages: Sequence[BaseMessage], reply: str) -> list[Bas
 def read_plan(reply: str, request: PlanRequest) -> ActionChain | None:
     """The chain in a model's reply to `plan_messages`; None if it holds none.
 
-    An answer that was shown in part stays, and sub-questions behind it are dropped.
+    An answer that was shown in part stays, and sub-questions behind it are dropped. A question back to the user counts if it
+    may be asked and no answer comes with it.
     """
     actions, most = list(request.actions), request.max_sub_questions
     chain = parse_chain(without_thought(reply), question=request.question, actions=actions, max_sub_questions=most)
-    shown = request.gate is not None and request.gate.shown
-    return chain.model_copy(update={"nodes": ()}) if chain and shown else chain
+    if chain and request.gate and request.gate.shown:
+        return chain.model_copy(update={"nodes": (), "clarification": ""})
+    if chain is None or not chain.clarification:
+        return chain
+    asked = without_marks(chain.clarification)
+    if not request.may_ask or chain.nodes or without_marks(chain.draft_answer) not in ("", asked):
+        return chain.model_copy(update={"clarification": ""})
+    return chain.model_copy(update={"clarification": asked, "draft_answer": ""})
 
 
 def correct_messages(request: CorrectRequest, numbers: Sequence[int]) -> list[BaseMessage]:

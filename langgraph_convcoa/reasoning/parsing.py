@@ -27,6 +27,7 @@ _CHAIN_KEYS = ("chain", "actionchain", "reasoningchain", "steps", "nodes", "subq
 _SUB_KEYS = ("sub", "subquestion", "question", "query", "subq")
 _GUESS_KEYS = ("guessanswer", "guess", "initialanswer", "answer")
 _FINAL_KEYS = ("finalanswer", "final", "draftanswer", "answer")
+_CLARIFICATION_KEYS = ("clarification", "clarifyingquestion", "questionback")
 _OPTIMIZED_KEYS = ("optimizedquestion", "optimisedquestion", "rewrittenquestion")
 _INPUT_KEYS = ("actioninput", "input", "sql", "keywords")
 _ANSWER_LISTS = ("answers", "corrections", "chain", "results", "sentences")
@@ -57,10 +58,11 @@ CHAIN_SCHEMA = _object(
     "action_chain", {"optimized_question": _TEXT, "chain": _list_of("action_node", _STEP), "final_answer": _TEXT}
 )
 _LOOK_UP = {"action": _TEXT, "sub": _TEXT, "action_input": _TEXT}
-ANSWER_SCHEMA = _object(
-    "answer_or_chain", {"final_answer": _TEXT, "chain": _list_of("look_up", _LOOK_UP), "optimized_question": _TEXT}
-) | {"required": ["optimized_question"]}
+_OVER_EVIDENCE = {"final_answer": _TEXT, "chain": _list_of("look_up", _LOOK_UP), "optimized_question": _TEXT}
+ANSWER_SCHEMA = _object("answer_or_chain", _OVER_EVIDENCE) | {"required": ["optimized_question"]}
 """The form over evidence: the answer or the chain. It is the first field, so that the first sentence is shown early."""
+_ASKING = {"clarification": _TEXT, **_OVER_EVIDENCE}
+ASKING_SCHEMA = _object("answer_or_question", _ASKING) | {"required": ["optimized_question"]}
 INPUTS_SCHEMA = _object("action_inputs", {"inputs": _list_of("action_input", _INPUT)})
 CONFIRMATIONS_SCHEMA = _object("confirmations", {"answers": _list_of("confirmation", _CORRECTION)})
 CORRECTIONS_SCHEMA = _object("corrections", {"answers": _list_of("correction", _CORRECTION), "final_answer": _TEXT})
@@ -91,13 +93,15 @@ def parse_chain(
         fields = {**_fold(nested), **{key: value for key, value in fields.items() if key != "question"}}
     steps = _first(fields, _CHAIN_KEYS)
     draft, optimized = _answer(_first(fields, _FINAL_KEYS)), _text(_first(fields, _OPTIMIZED_KEYS))
-    if steps is None and not draft and not optimized:
+    asked = _text(_first(fields, _CLARIFICATION_KEYS))
+    if steps is None and not draft and not optimized and not asked:
         return None
     nodes: dict[str, ActionNode] = {}
     for step in islice(_flatten(steps), _MOST_STEPS):
         if len(nodes) < max_sub_questions and (node := _node(step, names)):
             nodes.setdefault(node.sub_question.casefold(), node)
-    return ActionChain(optimized_question=optimized or question, nodes=tuple(nodes.values()), draft_answer=draft)
+    steps_ = tuple(nodes.values())
+    return ActionChain(optimized_question=optimized or question, nodes=steps_, draft_answer=draft, clarification=asked)
 
 
 def parse_corrections(output: str | Mapping[str, Any]) -> tuple[dict[int, dict[str, Any]], str]:

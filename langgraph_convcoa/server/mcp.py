@@ -126,7 +126,7 @@ class Step(BaseModel):
     answer: str
     status: str = Field(
         description="kept, confirmed, corrected, filled and recalled are supported by evidence; partial holds only the "
-        "nearest fact; unsupported and failed have no answer."
+        "nearest fact; asked is a question back; unsupported and failed have no answer."
     )
     score: float = Field(description="How far the evidence supports the answer, 0 to 1.")
 
@@ -135,6 +135,9 @@ class Answer(BaseModel):
     """A verified answer."""
 
     answer: str = Field(description="With marks [n] that refer to the citations; says so where nothing was found.")
+    clarification: str = Field(
+        description="A question back, or empty: put it to the user, and pass the reply as `question` with the same `thread`."
+    )
     citations: list[Source]
     steps: list[Step] = Field(description="How it came about; empty where one look-up answered it.")
     unsupported: list[str] = Field(description="Sentences of the answer that no evidence supports: doubt them.")
@@ -155,7 +158,8 @@ class Answer(BaseModel):
         ]
         steps = [Step.model_validate(item) for item in output.get("chain") or ()]
         doubted = list(output.get("unsupported") or ())
-        return cls(answer=output["answer"], citations=citations, steps=steps, unsupported=doubted, thread=thread)
+        said = {name: str(output.get(name) or "") for name in ("answer", "clarification")}
+        return cls(**said, citations=citations, steps=steps, unsupported=doubted, thread=thread)
 
 
 def mcp_server(

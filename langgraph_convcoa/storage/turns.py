@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from langgraph_convcoa.context import ConvCoAContext
     from langgraph_convcoa.memory.knowledge_set import Round
 
-OUTPUT_FIELDS = ("answer", "citations", "unsupported", "chain", "knowledge_set", "usage")  # Fields of the graph's output.
+# Fields of the graph's output.
+OUTPUT_FIELDS = ("answer", "clarification", "citations", "unsupported", "chain", "knowledge_set", "usage")
 INTERRUPT = "__interrupt__"  # The key of the output under which LangGraph puts interrupts.
 SOURCES_KEY = "convcoa_sources"  # Metadata of every checkpoint: a fingerprint of documents, tables and web search.
 _FORMAT_KEY = "convcoa_format"
@@ -50,9 +51,12 @@ def rounds_of(values: Mapping[str, Any]) -> list[Round]:
 
 def _output_of(found: Round | None) -> dict[str, Any]:
     """The output of the graph, as far as a round keeps it."""
+    from langgraph_convcoa.memory.knowledge_set import asks_back
+
     extra: Mapping[str, Any] = (found.get("convcoa") if found else None) or {}
     kept = {name: extra.get(name, []) for name in ("citations", "unsupported", "chain")}
-    return {"answer": found["answer"] if found else "", **kept, "usage": {}}
+    answer = found["answer"] if found else ""
+    return {"answer": answer, "clarification": answer if found and asks_back(found) else "", **kept, "usage": {}}
 
 
 def unfinished_question(snapshot: StateSnapshot) -> str:

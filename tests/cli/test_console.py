@@ -112,7 +112,12 @@ def test_a_sentence_that_no_evidence_supports_is_marked_where_it_stands(out: Con
     assert "no evidence supports: It sold well." in shown(err)
 
 
-@pytest.mark.parametrize("status", ["kept", "confirmed", "corrected", "filled", "recalled", "unsupported"])
+def test_a_question_back_says_that_the_next_message_answers_it(out: Console, err: Console) -> None:
+    TurnView(out, err).finish({"answer": "Which one?", "clarification": "Which one?"})
+    assert (shown(out), "the next message of this conversation" in shown(err)) == ("Which one?\n", True)
+
+
+@pytest.mark.parametrize("status", ["kept", "confirmed", "corrected", "filled", "recalled", "asked", "unsupported"])
 def test_a_status_comes_with_its_score(status: str) -> None:
     assert f"web {status} 0.50  When?" in chain_line(1, sub_question(status, reason="x")).plain
 

@@ -156,6 +156,15 @@ def test_the_question_comes_before_the_messages() -> None:
     assert (asked.question, asked.history, asked.removals) == ("Now?", [("Then?", "Yes.")], [])
 
 
+def test_the_answer_to_a_question_back_goes_on_with_its_question() -> None:
+    back = AIMessage("Which?", additional_kwargs={"clarification": True})
+    messages = [HumanMessage("a"), AIMessage("A"), HumanMessage("b", id="1"), back, HumanMessage("c", id="2")]
+    asked = read_conversation(None, messages)
+    assert (asked.question, asked.asked_back, asked.history) == ("c", "b\nWhich?", [("a", "A")])
+    asked = read_conversation("d", [*messages, AIMessage("C")])
+    assert (asked.asked_back, asked.history) == ("", [("a", "A"), ("b c", "C")])
+
+
 def test_the_question_of_an_unfinished_turn_is_taken_out() -> None:
     messages = [HumanMessage("a", id="1"), AIMessage("A"), HumanMessage("b", id="2"), HumanMessage("c", id="3")]
     asked = read_conversation(None, messages, abandoned="2")

@@ -18,6 +18,7 @@ from langgraph_convcoa import ConvCoAContext, build_graph
 from langgraph_convcoa.actions.base import ActionInputError
 from langgraph_convcoa.actions.tables.action import DataAnalysis
 from langgraph_convcoa.errors import InputError
+from tests import fakes
 from tests.fakes import KeywordRetriever, ScriptedModel, WaitingAction, WebAction, corrections, direct, node, plan, turn
 
 HOPFIELD = "John Hopfield described the Hopfield network in 1982."
@@ -177,6 +178,27 @@ def test_an_answer_given_at_once_is_approved_as_a_plan_and_an_edit_of_it_is_veri
     assert out["answer"] == "It stores patterns as minima of an energy function [1]."
     assert [item["status"] for item in out["chain"]] == ["kept"]
     assert len(model.prompts) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "decision", "said", "statuses"),
+    [
+        ("plan", YES, fakes.BACK, ["asked"]),
+        ("plan", edit("plan", clarification="Which?"), "Which?", ["asked"]),
+        ("plan", edit("plan", draft_answer=HOPFIELD), f"{HOPFIELD[:-1]} [1].", ["kept"]),
+        ("plan", NO, "The plan was rejected: not today", []),
+        ("answer", YES, fakes.BACK, ["asked"]),
+        ("answer", edit("answer", answer="Which?"), "Which?", ["asked"]),
+        ("answer", {"type": "reject"}, "The answer was rejected.", []),
+    ],
+)
+def test_a_question_back_is_approved_as_a_plan_and_as_an_answer(name: str, decision: Any, said: str, statuses: Any) -> None:
+    graph, model = compiled(fakes.asking())
+    out = graph.invoke({"question": fakes.VAGUE}, THREAD, context=approving(name))
+    assert asked(out)[0]["args"]["clarification" if name == "plan" else "answer"] == fakes.BACK
+    out = decide(graph, decision)
+    assert (out["answer"], out["clarification"]) == (said, said if statuses == ["asked"] else "")
+    assert ([item["status"] for item in out["chain"]], len(model.prompts)) == (statuses, 1)
 
 
 def test_what_is_to_be_approved_is_not_looked_up_before_the_plan() -> None:

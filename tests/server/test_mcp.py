@@ -19,9 +19,10 @@ from langgraph_convcoa.graph import build_graph
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 from langgraph_convcoa.storage import open_store
 from langgraph_convcoa.storage.turns import Turns
+from tests import fakes
 from tests.bounds import SECONDS
 from tests.fake_encoder import WordEncoder
-from tests.fakes import KeywordRetriever, ScriptedModel, corrections, documents, node, plan
+from tests.fakes import KeywordRetriever, ScriptedModel, corrections, direct, documents, node, plan
 
 pytest.importorskip("mcp.server.fastmcp", reason="these tests are written with the client of version 1 of the MCP SDK")
 from mcp.shared.exceptions import McpError
@@ -46,7 +47,8 @@ def retriever() -> HopfieldRetriever:
 async def serving(retriever: HopfieldRetriever | None, **more: Any) -> AsyncIterator[Any]:
     store = open_store(None)
     async with store.opened() as saver:
-        graph = build_graph(retriever=retriever, actions=more.pop("actions", None)).compile(checkpointer=saver)
+        searched = KeywordRetriever() if (model := more.pop("model", None)) else retriever
+        graph = build_graph(model=model, retriever=searched, actions=more.pop("actions", None)).compile(checkpointer=saver)
         yield mcp_server(Turns(graph, store), retriever, **more)
 
 
@@ -140,12 +142,18 @@ async def test_sentences_that_no_evidence_supports_are_named() -> None:
     model = ScriptedModel(
         replies=[plan(node(WHO)), corrections("By Martins.", final=f"Martins and Astudillo introduced it [1]. {made_up}")]
     )
-    store = open_store(None)
-    async with store.opened() as saver:
-        graph = build_graph(model=model, retriever=KeywordRetriever()).compile(checkpointer=saver)
-        async with connected(mcp_server(Turns(graph, store), None)) as session:
-            answered = await call(session, "ask", question=WHO)
+    async with client(None, model=model) as session:
+        answered = await call(session, "ask", question=WHO)
     assert answered["unsupported"] == [made_up]
+
+
+async def test_a_question_back_is_named_and_answered_in_its_thread() -> None:
+    model = ScriptedModel(replies=[fakes.asking(), direct("It was described in 1982 [1].")])
+    async with client(None, model=model) as session:
+        back = await call(session, "ask", question=fakes.VAGUE)
+        then = await call(session, "ask", question="The network.", thread=back["thread"])
+    assert (back["clarification"], back["answer"], back["steps"][0]["status"]) == (fakes.BACK, fakes.BACK, "asked")
+    assert (then["clarification"], then["answer"]) == ("", "It was described in 1982 [1].")
 
 
 async def test_turns_of_one_thread_that_are_asked_at_once_are_all_kept(retriever: HopfieldRetriever) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing, asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -13,6 +14,7 @@ from langgraph_sdk import get_client
 from langgraph_sdk.client import LangGraphClient
 from langgraph_sdk.errors import ConflictError, NotFoundError, UnprocessableEntityError
 
+from tests.fakes import BACK, VAGUE, ScriptedModel, asking, direct
 from tests.server.served import ANSWER, QUESTION, Served, events, served
 
 ALL = ["values", "messages-tuple", "custom"]
@@ -52,6 +54,18 @@ async def test_a_turn_streams_metadata_progress_verified_text_and_values(server:
             "custom",
             "end",
         }
+
+
+async def test_a_question_back_is_an_event_and_can_be_replaced(tmp_path: Path) -> None:
+    with served(tmp_path, model=ScriptedModel(replies=[asking(), direct(ANSWER)])) as server:
+        async with connected(server) as client:
+            thread = (await client.threads.create())["thread_id"]
+            parts = await streamed(client, thread, input={"question": VAGUE})
+            assert {"type": "clarification", "text": BACK} in [part.data for part in parts]
+            kept = server.ask("GET", f"/convcoa/threads/{thread}").json()
+            assert [(one["answer"], one["chain"][0]["status"]) for one in kept["rounds"]] == [(BACK, "asked")]
+            again = await streamed(client, thread, input={"question": "Both?"}, checkpoint_id=kept["before"])
+            assert [message["content"] for message in again[-2].data["messages"][::2]] == ["Both?"]
 
 
 async def test_messages_are_an_input_and_updates_can_be_seen(server: Served) -> None:

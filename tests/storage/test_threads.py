@@ -21,7 +21,7 @@ from langgraph_convcoa.storage import FORMAT
 from langgraph_convcoa.storage.thread_export import file_as_values, lasting_fields, read_thread_file, thread_as_markdown
 from langgraph_convcoa.storage.threads import Threads
 from langgraph_convcoa.storage.turns import OUTPUT_FIELDS
-from tests.fakes import KeywordRetriever, ScriptedModel, node, plan
+from tests.fakes import BACK, VAGUE, KeywordRetriever, ScriptedModel, asking, direct, node, plan
 
 WHEN = "When was the Hopfield network described?"
 SECRET = "xyzzyplugh"
@@ -55,6 +55,20 @@ def test_a_finished_turn_leaves_nothing_in_the_fields_that_do_not_last() -> None
     graph.update_state(copy, {name: before[name] for name in lasting_fields() if name in before}, as_node="remember")
     follow_up = {"question": "Who introduced sparsemax?"}
     assert comparable(graph.invoke(follow_up, copy)) == comparable(graph.invoke(follow_up, thread))
+
+
+def test_a_question_back_is_exported_and_answered_in_the_imported_thread(tmp_path: Path) -> None:
+    store, model = tmp_path / "s.sqlite", ScriptedModel(replies=[asking(), direct("It was described in 1982 [1].")])
+    graph = build_graph(model=model, retriever=KeywordRetriever())
+    with Session(graph, None, "a", store) as conversation:
+        assert conversation.ask(VAGUE)["clarification"] == conversation.last()["clarification"] == BACK
+    with Threads(store) as threads:
+        exported = json.loads(json.dumps(threads.export("a")))
+        assert thread_as_markdown(exported) == f"# a\n\n## {VAGUE}\n\n{BACK}\n"
+        threads.add(exported, "b")
+    with Session(graph, None, "b", store) as conversation:
+        assert conversation.ask("The network.")["answer"] == "It was described in 1982 [1]."
+        assert [entry["original_question"] for entry in conversation.rounds()] == [f"{VAGUE}\n{BACK}\nThe network."]
 
 
 def test_a_thread_exported_deleted_and_imported_answers_the_follow_up_as_before(tmp_path: Path) -> None:

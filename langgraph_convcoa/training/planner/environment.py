@@ -116,7 +116,8 @@ class Environment:
         [action] = as_actions(retriever, None)
         if isinstance(reasoner, BaseChatModel):
             reasoner = ChatModelReasoner(reasoner)
-        settings: dict[str, Any] = PAPER_FORM if context is None else context
+        # Nobody would answer a question back.
+        settings: dict[str, Any] = {**(PAPER_FORM if context is None else context), "ask_back": False}
         played = PlayedPlan(reasoner or ExtractiveReasoner(getattr(action, "encoder", None)))
         self._graph = build_graph(actions=[action], reasoner=played, context=settings).compile()
         self.actions = [action.name]

@@ -15,7 +15,7 @@ import pytest
 
 from langgraph_convcoa.server.guard import Access
 from tests.bounds import SECONDS, started, wait_until
-from tests.fakes import corrections, node, plan
+from tests.fakes import BACK, VAGUE, asking, corrections, direct, node, plan
 from tests.server.page.browser import Script, Watched, watched
 from tests.server.served import ANSWER, QUESTION, Served, served
 
@@ -146,6 +146,19 @@ def test_the_chain_says_what_became_of_each_guess(page: Page, talk: Served) -> N
     page.locator("#panel .found").wait_for()
     page.get_by_role("button", name="Back").click()
     assert steps.count() == 3
+
+
+def test_a_question_back_is_shown_as_one_and_the_next_message_answers_it(page: Page, talk: Served) -> None:
+    with replies(talk, asking(), direct(ANSWER)):
+        ask(page, VAGUE)
+        answered(page)
+        assert page.locator(".answer.asked").inner_text() == f"A question back: your next message answers it\n\n{BACK}"
+        page.reload()
+        answered(page)
+        assert page.locator(".answer.asked").count() == 1
+        ask(page, "The network.")
+        answered(page, 2)
+    assert page.locator(".answer.asked").count() == 1
 
 
 @pytest.mark.slow

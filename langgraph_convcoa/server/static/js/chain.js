@@ -10,6 +10,7 @@ export const MEANINGS = {
   filled: "there was no guess, and the evidence gave the answer",
   partial: "the evidence holds only the nearest fact, which is the answer",
   recalled: "an earlier round of this conversation had found it",
+  asked: "nothing settles which one the question means, and the answer asks",
   unsupported: "the evidence holds no answer",
   failed: "it could not be looked up",
 };
@@ -29,9 +30,15 @@ export function badge(status) {
   );
 }
 
+/** Whether the answer is a question back to the person. */
+export function asksBack(chain) {
+  return chain.some((item) => item.status === "asked");
+}
+
 /** One line for what became of the sub-questions: "3 sub-questions: 2 kept, 1 corrected", "1 sub-question: answered". */
 export function summary(chain) {
   if (!chain.length) return "answered from one retrieval";
+  if (asksBack(chain)) return "asked back";
   const words = chain.some((item) => item.guess_answer) ? {} : WITHOUT_GUESSES;
   const counts = {};
   for (const item of chain) counts[line(item.status, 20)] = (counts[line(item.status, 20)] ?? 0) + 1;

@@ -355,6 +355,7 @@ export class Conversation {
     this.replaced(turn);
     this.last = round.time;
     this.tabs.postMessage(this.id);
+    if (turn.asked) return say("Asked back: your next message answers it");
     const sources = turn.citations.length;
     return say(`Answered, ${sources} source${sources === 1 ? "" : "s"}`);
   }

@@ -92,6 +92,7 @@ const SHAPES = {
   partial: "M5 12h14M5 7h8M5 17h5",
   recalled: "M12 7v5l3.5 2M12 3.5a8.5 8.5 0 1 1-7.7 5M4 4v5h5",
   unsupported: "M9 9.2a3 3 0 1 1 4.2 2.8c-.8.4-1.2 1-1.2 2M12 17.5h.01",
+  asked: "M4.5 5h15v10.5H12l-4.5 4v-4h-3zM12 12.8h.01M10.3 8.6a1.8 1.8 0 1 1 1.7 2.2",
   failed: "M7 7l10 10M17 7L7 17",
   searching: "M10.5 4a6.5 6.5 0 1 1 0 13 6.5 6.5 0 0 1 0-13zM20 20l-4.6-4.6",
   document: "M7 3.5h7l4 4v13H7zM14 3.5v4h4",

@@ -1,6 +1,6 @@
 // One question and its answer on the page: the chain while it runs, the verified text as it comes, and what it cites.
 
-import { chainView, steps, summary, usageLine } from "./chain.js";
+import { asksBack, chainView, steps, summary, usageLine } from "./chain.js";
 import { append, at, fill, h, icon, line } from "./dom.js";
 import { markdown } from "./markdown.js";
 import { say } from "./notices.js";
@@ -56,6 +56,7 @@ export class Turn {
     this.running = true;
     this.text = "";
     this.said = 0;
+    this.asked = false;
     this.status = "Thinking";
     fill(this.parts.after);
     this.draw();
@@ -77,6 +78,7 @@ export class Turn {
       this.status = this.chain.length ? "Looking up the sub-questions" : "Checking the answer";
     }
     if (data.type === "answer") this.doubts = data.unsupported ?? [];
+    if (data.type === "clarification") this.asked = true;
     if (data.type === "sub_question" && data.index >= 0 && data.index < 1000) {
       while (this.chain.length <= data.index) this.chain.push({ sub_question: "", status: "planned" });
       this.chain[data.index] = { ...this.chain[data.index], ...data };
@@ -113,6 +115,7 @@ export class Turn {
       number: round.number,
       rating: round.rating,
       optimized: round.optimized_question ?? this.optimized,
+      asked: asksBack(chain ?? []),
     });
     this.draw();
   }
@@ -134,7 +137,8 @@ export class Turn {
     const end = this.running && text ? h("span.caret", { "aria-hidden": "true" }) : null;
     const shown = markdown(this.doubted(text), (number) => this.mark(number));
     if (end) (shown.at(-1)?.tagName === "P" ? shown.at(-1) : answer).append(end);
-    fill(answer, shown);
+    answer.classList.toggle("asked", Boolean(this.asked));
+    fill(answer, this.asked ? h("p.label", {}, "A question back: your next message answers it") : null, shown);
     fill(foot, this.running ? null : this.foot());
     if (this.panelOpen) this.openChain();
     this.speak(text);
