@@ -43,6 +43,7 @@ from langgraph_convcoa.reasoning.models import (
     status_code,
 )
 from langgraph_convcoa.reasoning.parsing import (
+    ANSWER_SCHEMA,
     ASKING_SCHEMA,
     CHAIN_SCHEMA,
     CONFIRMATIONS_SCHEMA,
@@ -239,7 +240,8 @@ def _single(request: PlanRequest) -> ActionChain:
 
 
 def _plan_schema(request: PlanRequest) -> dict[str, Any]:
-    return ASKING_SCHEMA if request.evidence and request.may_ask else CHAIN_SCHEMA
+    over_evidence = ASKING_SCHEMA if request.may_ask else ANSWER_SCHEMA
+    return over_evidence if request.evidence else CHAIN_SCHEMA
 
 
 def _schema(request: CorrectRequest) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from importlib.resources import files
@@ -54,11 +55,24 @@ def plan_messages(request: PlanRequest) -> list[BaseMessage]:
         about = [*(question for question, _ in request.history[-2:]), request.question]
         shown = excerpts(request.evidence, about)
         ask = f"\n\n{render('plan_ask', language=values['language']).strip()}" if request.may_ask else ""
-        return [_message("plan_evidence", shown, conversation=request.knowledge or "(none)", ask=ask, **values)]
+        values |= _choice(request.actions) | {"conversation": request.knowledge or "(none)", "ask": ask}
+        return [_message("plan_evidence", shown, **values)]
     values["example"] = next(iter(request.actions))
     if request.knowledge:
         return [_message("plan_normal", None, conversation=request.knowledge, **values)]
     return [_message("plan_initial", None, **values)]
+
+
+def _choice(actions: dict[str, str]) -> dict[str, str]:
+    """The parts of the prompt over evidence that offer the actions.
+
+    The only action, which found the evidence, is not described unless it takes an input.
+    """
+    [(name, description), *others] = actions.items()
+    if others or "action_input" in description:
+        listed = f"Actions:\n{_listed(actions)}\n\n"
+        return {"actions": listed, "action": "its name", "input": 'what the action asks for, else ""'}
+    return {"actions": "", "action": json.dumps(name), "input": '""'}
 
 
 def plan_again_messages(messages: Sequence[BaseMessage], reply: str) -> list[BaseMessage]:
@@ -69,10 +83,13 @@ def plan_again_messages(messages: Sequence[BaseMessage], reply: str) -> list[Bas
 def read_plan(reply: str, request: PlanRequest) -> ActionChain | None:
     """The chain in a model's reply to `plan_messages`; None if it holds none.
 
-    A question back to the user counts if it may be asked and no answer comes with it.
+    An answer that was shown in part stays, and sub-questions behind it are dropped. A question back to the user counts if it
+    may be asked and no answer comes with it.
     """
     actions, most = list(request.actions), request.max_sub_questions
     chain = parse_chain(without_thought(reply), question=request.question, actions=actions, max_sub_questions=most)
+    if chain and request.gate and request.gate.shown:
+        return chain.model_copy(update={"nodes": (), "clarification": ""})
     if chain is None or not chain.clarification:
         return chain
     asked = without_marks(chain.clarification)

@@ -54,9 +54,15 @@ _NUMBERS = {"type": "array", "items": _INDEX}
 _STATUS = {"type": "string", "enum": ["supported", "partial", "none"]}
 _CORRECTION = {"index": _INDEX, "answer": _TEXT, "evidence": _NUMBERS, "status": _STATUS}
 _INPUT = {"index": _INDEX, "action_input": _TEXT}
-_CHAIN = {"optimized_question": _TEXT, "chain": _list_of("action_node", _STEP)}
-CHAIN_SCHEMA = _object("action_chain", {**_CHAIN, "final_answer": _TEXT})
-ASKING_SCHEMA = _object("action_chain_or_question", {**_CHAIN, "clarification": _TEXT, "final_answer": _TEXT})
+CHAIN_SCHEMA = _object(
+    "action_chain", {"optimized_question": _TEXT, "chain": _list_of("action_node", _STEP), "final_answer": _TEXT}
+)
+_LOOK_UP = {"action": _TEXT, "sub": _TEXT, "action_input": _TEXT}
+_OVER_EVIDENCE = {"final_answer": _TEXT, "chain": _list_of("look_up", _LOOK_UP), "optimized_question": _TEXT}
+ANSWER_SCHEMA = _object("answer_or_chain", _OVER_EVIDENCE) | {"required": ["optimized_question"]}
+"""The form over evidence: the answer or the chain. It is the first field, so that the first sentence is shown early."""
+_ASKING = {"clarification": _TEXT, **_OVER_EVIDENCE}
+ASKING_SCHEMA = _object("answer_or_question", _ASKING) | {"required": ["optimized_question"]}
 INPUTS_SCHEMA = _object("action_inputs", {"inputs": _list_of("action_input", _INPUT)})
 CONFIRMATIONS_SCHEMA = _object("confirmations", {"answers": _list_of("confirmation", _CORRECTION)})
 CORRECTIONS_SCHEMA = _object("corrections", {"answers": _list_of("correction", _CORRECTION), "final_answer": _TEXT})

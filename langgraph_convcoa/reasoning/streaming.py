@@ -15,6 +15,7 @@ from langgraph_convcoa.verification.answer_check import Checker
 from langgraph_convcoa.verification.sentences import renumbered
 
 _NEXT = re.compile(rf"(?:[{STOPS}:;…][{CLOSING}]*(?:\s*\[[\d,;\s–-]+\])*\s+|\n)(?=\S+\s)")
+_ANSWER_FIRST = re.compile(r'[^"]{0,20}+"final_answer"')
 _EMPTY_CHAIN = re.compile(r'"chain"\s*+:\s*+\[\s*+\]')
 _ANSWER = re.compile(r'"final_answer"\s*+:\s*+"((?:[^"\\]|\\(?:u[0-9a-fA-F]{4}|[^u]))*+)("?)', re.DOTALL)
 _READ_AT_ONCE = 4_000
@@ -73,7 +74,7 @@ class AnswerStream:
 
     Args:
         gate: Shows the sentences that are verified.
-        whole_answer: Read "final_answer" beside any chain; otherwise only beside an empty chain, as in a plan.
+        whole_answer: Read "final_answer" beside any chain. In a plan, it must be the first field or follow an empty chain.
         numbers: `numbers[n - 1]` is the number of the evidence that the prompt shows as [n]; None: the same number.
     """
 
@@ -110,7 +111,7 @@ def streamed_answer(reply: str, *, whole_answer: bool = True) -> tuple[str, bool
     """The value of "final_answer" in the beginning of a JSON reply, and whether it is complete."""
     reply = without_thought(reply)
     found = _ANSWER.search(reply)
-    if found is None or not (whole_answer or _EMPTY_CHAIN.search(reply, 0, found.start())):
+    if found is None or not (whole_answer or _ANSWER_FIRST.match(reply) or _EMPTY_CHAIN.search(reply, 0, found.start())):
         return "", False
     try:
         return cut_answer(json.loads(f'"{found[1]}"', strict=False)), bool(found[2])

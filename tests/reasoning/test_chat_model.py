@@ -1,13 +1,17 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
+from dataclasses import replace
 
 from langchain_core.documents import Document
 
 from langgraph_convcoa import ChatModelReasoner
 from langgraph_convcoa.reasoning.base import CorrectRequest, PlanRequest, Unsolved
-from tests.fakes import ScriptedModel, corrections, node, plan
+from langgraph_convcoa.reasoning.streaming import SentenceGate
+from langgraph_convcoa.verification.answer_check import Checker
+from tests.fakes import WORDS, ScriptedModel, corrections, node, plan
 from tests.fakes import chain_item as item
 
 EVIDENCE = [Document(f"Text {n}.", id=f"d{n}", metadata={"source": f"s{n}", "quote": f"Quote {n}."}) for n in range(5)]
@@ -47,6 +51,29 @@ def test_over_evidence_the_prompt_says_what_to_do_with_half_of_an_answer() -> No
     ours.plan(PlanRequest("Where was the director born?", {"docs": "d"}, evidence=EVIDENCE[:2]))
     assert "or only its first step" in model.prompts[0]
     assert "a self-contained question for what is missing, with the names that the passages gave" in model.prompts[0]
+
+
+def test_over_evidence_the_only_action_is_described_if_it_takes_an_input() -> None:
+    ours, model = reasoner(*[plan()] * 3)
+    sql = {"sales": "sales; action_input: one SELECT"}
+    for actions in ({"docs": "looks up documents"}, sql, {"docs": "looks up documents", "web": "searches"}):
+        ours.plan(PlanRequest("q?", actions, evidence=EVIDENCE))
+    one, with_input, two = model.prompts
+    assert '{"action": "docs", ' in one
+    assert '"action_input": ""}' in one
+    assert "looks up" not in one
+    assert "- sales: sales; action_input: one SELECT" in with_input
+    assert "- docs: looks up documents\n- web: searches" in two
+
+
+def test_sub_questions_behind_an_answer_that_was_shown_are_dropped() -> None:
+    ours, _ = reasoner(*[json.dumps({"final_answer": "Text 1 [2]. It is so.", "chain": [node("s?")]})] * 2)
+    shown: list[str] = []
+    gate = SentenceGate(Checker(EVIDENCE, [], WORDS), lambda text, _: shown.append(text))
+    request = PlanRequest("q?", {"docs": "d"}, evidence=EVIDENCE)
+    assert len(ours.plan(request).nodes) == 1
+    assert not ours.plan(replace(request, gate=gate)).nodes
+    assert shown[0].startswith("Text 1 [1].")
 
 
 def test_a_check_shows_all_that_a_doubted_sentence_rests_on() -> None:

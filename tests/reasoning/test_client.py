@@ -235,3 +235,6 @@ def test_the_answer_is_read_while_the_reply_is_written() -> None:
         assert two.startswith(one.rstrip("\ufffd"))
     plan = reply.replace('"chain": []', '"chain": [1]')
     assert streamed_answer(plan, whole_answer=False) == ("", False), "a draft beside a chain is not shown"
+    first = ['{"final_answer": "It ', '```json\n{\n  "final_answer": "It ', '<think>Hm.</think> {"final_answer": "It ']
+    assert {streamed_answer(one, whole_answer=False) for one in first} == {("It ", False)}
+    assert streamed_answer('{"steps": [1], "final_answer": "It ', whole_answer=False) == ("", False)

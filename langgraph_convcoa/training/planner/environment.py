@@ -45,7 +45,7 @@ from langgraph_convcoa.reasoning.chat_model import ChatModelReasoner
 from langgraph_convcoa.reasoning.extractive.coverage import NOTHING
 from langgraph_convcoa.reasoning.extractive.reasoner import ExtractiveReasoner
 from langgraph_convcoa.reasoning.messages import plan_messages, read_plan
-from langgraph_convcoa.reasoning.parsing import CHAIN_SCHEMA, without_thought
+from langgraph_convcoa.reasoning.parsing import ANSWER_SCHEMA, CHAIN_SCHEMA, without_thought
 from langgraph_convcoa.state import ConvCoAOutput
 from langgraph_convcoa.text.citation_marks import without_marks
 from langgraph_convcoa.text.matching import match_answer
@@ -268,18 +268,20 @@ class TurnReward:
 def fault_of(plan: str, actions: Collection[str], max_sub_questions: int = 6) -> str:
     """What is wrong with the form of a plan; "" if it is exactly what the prompt asks for.
 
-    The whole text after a thought must be one JSON object with exactly the fields of the schema, known actions, and different
+    The whole text after a thought must be one JSON object with exactly the fields of a schema, known actions, and different
     sub-questions, at most `max_sub_questions`. Nothing is repaired.
     """
     try:
         data = json.loads(without_thought(plan).strip(), object_pairs_hook=_each_once)
     except (ValueError, RecursionError):
         return "no JSON"
-    if fault := _unlike(data, CHAIN_SCHEMA, "the plan"):
+    if (fault := _unlike(data, CHAIN_SCHEMA, "the plan")) and _unlike(data, ANSWER_SCHEMA, "the plan"):
         return fault
     if not data["optimized_question"].strip():
         return "optimized_question is empty"
-    steps = data["chain"]
+    if "chain" not in data and "final_answer" not in data:
+        return "the plan has neither chain nor final_answer"
+    steps = data.get("chain", [])
     if len(steps) > max_sub_questions:
         return f"{len(steps)} sub-questions, more than {max_sub_questions}"
     if unknown := [step["action"] for step in steps if step["action"] not in actions]:
@@ -353,7 +355,7 @@ def reward_of(
         efficiency=-settings.retrieval * retrievals,
         own=own,
         matched=matched,
-        n=len(json.loads(without_thought(plan))["chain"]),
+        n=len(json.loads(without_thought(plan)).get("chain", [])),
         verdicts=verdicts,
         retrievals=retrievals,
     )
@@ -391,9 +393,9 @@ def _unlike(value: Any, schema: Mapping[str, Any], what: str) -> str:
         return next((fault for entry in value if (fault := _unlike(entry, schema["items"], "a step"))), "")
     if schema["type"] == "object":
         wanted = schema["properties"]
-        if missing := [name for name in wanted if name not in value]:
+        if missing := [name for name in schema["required"] if name not in value]:
             return f"{what} has no {missing[0]}"
         if more := [name for name in value if name not in wanted]:
             return f"{what} has a field {more[0][:40]!r} that is not asked for"
-        return next((fault for name in wanted if (fault := _unlike(value[name], wanted[name], name))), "")
+        return next((fault for name in value if (fault := _unlike(value[name], wanted[name], name))), "")
     return ""

@@ -67,6 +67,8 @@ def test_an_answer_at_once_is_the_guess_of_the_question() -> None:
     # The graph looks the question up once, and its chain is the question with that answer as the guess.
     assert reward_of(plan_of(answer="In 1982."), output_of(("In 1982.", "kept")), 1).total == pytest.approx(1.45)
     assert reward_of(plan_of(answer="In 1700."), output_of(("In 1700.", "unsupported")), 0).total == pytest.approx(-1.05)
+    without_chain = '{"final_answer": "In 1982.", "optimized_question": "When?"}'
+    assert reward_of(without_chain, output_of(("In 1982.", "kept")), 1).n == 0
     declined = reward_of(plan_of(), output_of(("", "filled")), 1)
     assert (declined.total, declined.n) == (pytest.approx(0.95), 0)
     small_talk = reward_of(plan_of(answer="Hello!"), output_of(retrievals=0), 0)
@@ -102,6 +104,9 @@ STEP = json.loads(plan_of(""))["chain"][0]
         (plan_of("g")[:-1], "no JSON"),
         (plan_of("g").replace('"', "'"), "no JSON"),
         (plan_of("g") * 2, "no JSON"),
+        ('{"final_answer": "It is [1].", "optimized_question": "Is it?"}', ""),
+        ('{"chain": [{"action": "docs", "sub": "Who?", "action_input": ""}], "optimized_question": "Who?"}', ""),
+        ('{"optimized_question": "Who?"}', "the plan has neither chain nor final_answer"),
         ("[]", "the plan is no object"),
         ("null", "the plan is no object"),
         (plan_of(chain=None), "chain is no array"),

@@ -1,0 +1,1 @@
+"""First words of turns on a simulated clock."""
