@@ -119,7 +119,7 @@ def test_what_cannot_be_done_with_an_engine_is_one_line_without_the_password(
         error = error_of(convcoa(*arguments))
         assert said in error
         assert PASSWORD not in error
-    monkeypatch.setattr("langgraph_convcoa.retrieval.engine.load.find_spec", lambda _name: None)
+    monkeypatch.setattr("langgraph_convcoa.errors.find_spec", lambda _name: None)
     missing = error_of(convcoa("index", docs, "--to", ADDRESS, "--ray", "local"))
     assert 'pip install "langgraph-convcoa[ray]"' in missing
     # Nothing was made, and nothing is known of them.
