@@ -21,7 +21,7 @@ from langgraph_convcoa.retrieval.engine.base import Engine, StoredPassage
 from langgraph_convcoa.retrieval.engine.choose import open_engine
 from langgraph_convcoa.retrieval.engine.load import load_into
 from tests import ROOT
-from tests.bounds import started
+from tests.bounds import SECONDS, started
 from tests.memory_engine import MemoryEngine
 from tests.retrieval.conftest import BagOfWords
 
@@ -55,7 +55,7 @@ def killed(address: str, kills: int, settlings: int) -> dict[str, Any]:
     command = [sys.executable, "-m", "tests.retrieval.engine.killed", address]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    with started(command, 850, cwd=ROOT, env=environment, **pipes) as process:
+    with started(command, 5 * SECONDS, cwd=ROOT, env=environment, **pipes) as process:
 
         def start(count: int) -> int:
             process.stdin.write(f"{count}\n")

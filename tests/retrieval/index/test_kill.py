@@ -62,7 +62,7 @@ class Writers:
 def writers_to(folder):
     command = [sys.executable, "-m", "tests.retrieval.index.writer", str(folder)]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with started(command, 800, cwd=ROOT, env=ENVIRONMENT, text=True, **pipes) as process:
+    with started(command, 5 * SECONDS, cwd=ROOT, env=ENVIRONMENT, text=True, **pipes) as process:
         yield Writers(process)
 
 
