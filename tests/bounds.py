@@ -6,6 +6,7 @@ import contextlib
 import os
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -13,7 +14,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-SECONDS = 120
+from tests import ROOT
+
+SECONDS = 300
 """Far above what a step takes on a busy machine."""
 
 
@@ -50,8 +53,17 @@ def run_in_threads(calls: Iterable[Callable[[], object]]) -> None:
     joined(threads)
 
 
+def run_python(*arguments: object, seconds: float = 2 * SECONDS, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run Python with these arguments in the folder of the repository, to an end without an error; with what it printed."""
+    command = [sys.executable, *map(str, arguments)]
+    variables = {**os.environ, "OMP_NUM_THREADS": "1", **environment}
+    done = subprocess.run(command, cwd=ROOT, env=variables, capture_output=True, text=True, timeout=seconds, check=False)
+    assert done.returncode == 0, done.stderr
+    return done
+
+
 @contextmanager
-def started(command: Sequence[str], seconds: float = SECONDS, **options: Any) -> Iterator[subprocess.Popen[Any]]:
+def started(command: Sequence[str], seconds: float = 2 * SECONDS, **options: Any) -> Iterator[subprocess.Popen[Any]]:
     """A process for a block, killed at the block's end with all that it started.
 
     It is killed too when it lasts longer than `seconds`, so that reading what it prints ends.

@@ -209,13 +209,15 @@ class WaitingAction:
         self.error = error
         self.requests: list[ActionRequest] = []
         self.running = 0
-        self.most_running = 0
+        self.most_running = self.least_running = 0
 
     async def retrieve(self, request: ActionRequest) -> list[Document]:
         self.requests.append(request)
         self.running += 1
         self.most_running = max(self.most_running, self.running)
         try:
+            while self.most_running < self.least_running:
+                await asyncio.sleep(0.01)
             await asyncio.sleep(self.seconds)
         finally:
             self.running -= 1

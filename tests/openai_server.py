@@ -12,6 +12,8 @@ from typing import Any
 
 from langchain_openai import ChatOpenAI
 
+from tests.bounds import SECONDS
+
 
 @dataclass
 class Reply:
@@ -91,7 +93,7 @@ class OpenAIServer:
         self._closing.set()
         self._server.shutdown()
         self._server.server_close()
-        self._thread.join(10)
+        self._thread.join(SECONDS)
 
     def _send(self, handler: BaseHTTPRequestHandler, body: dict[str, Any], reply: Reply) -> None:
         if reply.drop:
@@ -144,8 +146,8 @@ class OpenAIServer:
 
 
 def chat_model(base_url: str, name: str = "a", **settings: Any) -> ChatOpenAI:
-    """A client of a server, which asks once and waits five seconds."""
-    return ChatOpenAI(model=name, base_url=base_url, **{"api_key": "x", "max_retries": 0, "timeout": 5, **settings})
+    """A client of a server, which asks once."""
+    return ChatOpenAI(model=name, base_url=base_url, **{"api_key": "x", "max_retries": 0, "timeout": SECONDS, **settings})
 
 
 def prompt_of(body: dict[str, Any]) -> str:

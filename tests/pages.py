@@ -15,8 +15,7 @@ import threading
 import traceback
 from pathlib import Path
 
-SECONDS = 240
-"""After these a script ends, and what its threads are at stands on its standard error."""
+from tests.bounds import SECONDS
 
 
 def run(argv: list[str], folder: str, environment: dict[str, str]) -> int:
@@ -28,7 +27,8 @@ def run(argv: list[str], folder: str, environment: dict[str, str]) -> int:
     # The one that this process was asked through has been read from.
     sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115 - for as long as the script runs
     os.environ.update(environment)
-    faulthandler.dump_traceback_later(SECONDS, exit=True)
+    # After these a script ends, and what its threads are at stands on its standard error.
+    faulthandler.dump_traceback_later(2 * SECONDS, exit=True)
     try:
         if argv[0] == "-m":
             sys.argv = argv[1:]

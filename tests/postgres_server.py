@@ -20,6 +20,8 @@ from urllib.parse import quote
 
 import pytest
 
+from tests.bounds import SECONDS
+
 PASSWORD = "s3cret-p/ss"
 
 
@@ -77,7 +79,7 @@ def postgres_server(programs: Path | None = None, *, port: int | None = None) ->
 
     if programs is not None and as_user:
         try:
-            subprocess.run([*as_user, initdb, "--version"], capture_output=True, timeout=60, check=True, cwd=folder)
+            subprocess.run([*as_user, initdb, "--version"], capture_output=True, timeout=SECONDS, check=True, cwd=folder)
         except (OSError, subprocess.CalledProcessError):
             # In a place that this user may not enter.
             package, copied = programs.parents[1], folder / "installed"
@@ -88,7 +90,7 @@ def postgres_server(programs: Path | None = None, *, port: int | None = None) ->
             initdb, pg_ctl = str(bin_ / "initdb"), str(bin_ / "pg_ctl")
 
     def run(*command: str) -> None:
-        done = subprocess.run([*as_user, *command], capture_output=True, text=True, timeout=120, cwd=folder, check=False)
+        done = subprocess.run([*as_user, *command], capture_output=True, text=True, timeout=SECONDS, cwd=folder, check=False)
         assert done.returncode == 0, done.stderr + done.stdout
 
     data, log = folder / "data", folder / "log"
@@ -99,7 +101,7 @@ def postgres_server(programs: Path | None = None, *, port: int | None = None) ->
         run(initdb, "-D", str(data), "-U", "reader", "-A", "scram-sha-256", password, "-E", "UTF8", "--no-sync", "--locale=C")
         options = f"-c listen_addresses='{'127.0.0.1' if port else ''}' -c unix_socket_directories='{folder}' -c fsync=off"
         options += f" -p {port}" if port else ""
-        run(pg_ctl, "-D", str(data), "-w", "-l", str(log), "-o", options, "start")
+        run(pg_ctl, "-D", str(data), "-w", "-t", str(SECONDS), "-l", str(log), "-o", options, "start")
         try:
             yield f"postgresql://reader:{quote(PASSWORD, safe='')}@/postgres?host={folder}"
         finally:

@@ -14,7 +14,7 @@ import pytest
 
 from langgraph_convcoa import ConvCoAContext
 from tests import ROOT
-from tests.bounds import started
+from tests.bounds import SECONDS, started
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
@@ -65,7 +65,7 @@ class Pages:
 @pytest.fixture(scope="module")
 def pages() -> Iterator[Pages]:
     command = [sys.executable, "-m", "tests.pages"]
-    with started(command, 1200, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    with started(command, 12 * SECONDS, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         yield Pages(process)
 
 

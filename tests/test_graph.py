@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import re
-import subprocess
-import sys
 import textwrap
 import time
 from typing import Any
@@ -20,7 +17,8 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 from langgraph_convcoa import ChatModelReasoner, ConvCoAContext, build_graph
 from langgraph_convcoa.errors import ConvCoAError, InputError, ModelError
-from tests import ROOT, fakes
+from tests import fakes
+from tests.bounds import run_python
 from tests.fakes import WORDS, KeywordRetriever, ScriptedModel, WaitingAction, WebAction, corrections, direct, node, plan, turn
 
 HOPFIELD = "John Hopfield described the Hopfield network in 1982."
@@ -341,10 +339,11 @@ def test_a_lost_connection_is_tried_once_more() -> None:
 
 @pytest.mark.parametrize("asynchronous", [True, False])
 async def test_actions_run_side_by_side_within_the_bound(asynchronous: bool) -> None:
-    action = WaitingAction("wait", seconds=0.5)
+    action = WaitingAction("wait", seconds=0.05)
     chain = plan(*(node(f"q{n}?", "Fact wait.", action="wait") for n in range(6)))
     for bound in (2, 6):
-        action.most_running = 0
+        # None ends before so many have run at once.
+        action.most_running, action.least_running = 0, bound
         graph = compiled(ScriptedModel(replies=[chain, "a"]), retriever=None, actions=[action])
         await turn(graph, "q?", asynchronous=asynchronous, context=ConvCoAContext(max_concurrency=bound))
         assert action.most_running == bound
@@ -384,9 +383,7 @@ def test_the_default_checkpoint_mode_neither_warns_nor_loses_anything() -> None:
             print(graph.invoke(None, thread())["answer"])
     """
     # LangGraph reads the variable once, when it is imported.
-    environment = {**os.environ, "LANGGRAPH_STRICT_MSGPACK": "false"}
-    command = [sys.executable, "-c", textwrap.dedent(script)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=environment, timeout=120, check=False)
+    done = run_python("-c", textwrap.dedent(script), LANGGRAPH_STRICT_MSGPACK="false")
     assert done.stdout == "It was described in 1982 [1].\n", done.stderr
     assert "unregistered type" not in done.stderr
 

@@ -1,20 +1,18 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 import tomllib
 from pathlib import Path
 
 import pytest
 
 import langgraph_convcoa
+from tests.bounds import run_python
 
 
 def modules_after(statement: str) -> set[str]:
     script = f"{statement}\nimport sys; print(' '.join(sys.modules))"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=True)
-    return set(done.stdout.split())
+    return set(run_python("-c", script).stdout.split())
 
 
 def test_the_package_imports_no_model_library() -> None:

@@ -20,7 +20,7 @@ from langgraph_convcoa.text.words import content_words
 from langgraph_convcoa.verification.sentences import renumbered
 
 _CONFIRMED_FROM = 2  # Pieces of evidence that the prompt shows for each failed sentence of a draft, cited pieces first.
-_MOST_PIECES, _PIECE_WORDS = 7, 90
+_MOST_PIECES, _PIECE_WORDS = 9, 80
 """The prompt for corrections shows at most this many pieces of evidence, with this many words on average."""
 
 

@@ -21,6 +21,7 @@ from langgraph_convcoa.storage.threads import Threads
 from tests import ROOT
 from tests.bounds import SECONDS, started, wait_until
 from tests.fakes import corrections, direct, plan
+from tests.integration.turns import committed, stored
 from tests.openai_server import OpenAIServer, Reply, kind_of, prompt_of
 
 FAKE = [sys.executable, "-m", "tests.fake_encoder"]
@@ -253,8 +254,7 @@ def test_a_chat_that_is_killed_in_a_turn_offers_to_go_on_with_it(
             terminal.expect("> ")
             terminal.type("Who described the network?\n")
             wait_until(lambda: len(server.requests) >= 2, "the second request of the model")
-            # With the second call under way the plan is in the store.
-            time.sleep(0.5)
+            wait_until(lambda: "plan" in committed(stored(tmp_path / "data" / "conversations.sqlite")), "the plan is stored")
         with Threads(tmp_path / "data" / "conversations.sqlite") as threads:
             [summary] = threads.summaries()
         assert (summary.rounds, summary.unfinished) == (0, "Who described the network?")

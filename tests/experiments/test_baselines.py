@@ -43,7 +43,7 @@ def ask(name: str, script: Script, k: int = K) -> list[tuple[Outcome, int, int]]
     """Each question's outcome, the requests that the server got, and the searches."""
 
     async def run(server: ScriptedServer) -> list[tuple[Outcome, int, int]]:
-        model = chat_model(server.base_url, timeout=10)
+        model = chat_model(server.base_url)
         settings = ConvCoAContext(max_sub_questions=20)
         kit = Kit(model, script.retriever(), k=k, max_steps=10, samples=SAMPLES, settings=settings)
         method, asked = make_method(name, kit, ALL_METHODS), []

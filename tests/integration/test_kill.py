@@ -2,33 +2,25 @@
 
 from __future__ import annotations
 
-import os
 import random
 import re
 import signal
-import sqlite3
 import time
 from collections import Counter
-from contextlib import closing
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from langgraph_convcoa.storage.threads import Threads
-from tests.bounds import wait_until
+from tests.bounds import SECONDS
 from tests.fakes import corrections, node, plan
-from tests.integration.turns import THREAD, context, one_turn
+from tests.integration.turns import MODEL_NODES, THREAD, committed, context, one_turn, stored
 from tests.openai_server import OpenAIServer, Reply, kind_of, prompt_of
 
 pytest.importorskip("langgraph.checkpoint.sqlite")
 
 KILLS = 30
-MOST_TRIALS = 90
-WAIT_SECONDS = 120
-_ORDER = ["plan", "correct"]
-MODEL_NODES = set(_ORDER)
 
 
 def script(body: dict[str, Any]) -> Reply:
@@ -44,90 +36,59 @@ def script(body: dict[str, Any]) -> Reply:
     return Reply(replies[kind_of(body)], delay=0.05)
 
 
-class Killed:
-    """One turn in a process, killed after a while."""
+class Turn:
+    """One turn in a process, to its end or to a kill."""
 
-    def __init__(self, store: Path, server: OpenAIServer, question: str, model: str = "test") -> None:
-        receiver, sender = context().Pipe(duplex=False)
-        self.process = context().Process(
-            target=one_turn, args=(str(store), server.base_url, model, question, sender), daemon=True
-        )
+    def __init__(self, store: Path, server: OpenAIServer, question: str, model: str = "test", most: int | None = None) -> None:
+        self.receiver, sender = context().Pipe(duplex=False)
+        given = (str(store), server.base_url, model, question, sender, most)
+        self.process = context().Process(target=one_turn, args=given, daemon=True)
         self.process.start()
         sender.close()
-        assert receiver.poll(WAIT_SECONDS)
-        assert receiver.recv() == "begin"
-        self.receiver = receiver
+        assert self.said() == "begin"
 
-    def after(self, seconds: float) -> bool:
-        """Kill it then; False where it had ended."""
-        if self.receiver.poll(seconds):
-            self.finish()
-            return False
-        assert self.process.pid is not None
-        os.kill(self.process.pid, signal.SIGKILL)
-        self.process.join(WAIT_SECONDS)
-        return self.process.exitcode == -signal.SIGKILL
+    def said(self) -> str:
+        assert self.receiver.poll(SECONDS)
+        return str(self.receiver.recv())
 
-    def finish(self) -> float:
-        """Let it end; how long that took."""
-        start = time.monotonic()
-        self.process.join(WAIT_SECONDS)
+    def kill(self, writes: int, seconds: float) -> None:
+        """Kill it some time after it began so many writes, which it has not gone on from by then."""
+        for _ in range(writes):
+            if self.said() == "end":
+                break
+        time.sleep(seconds)
+        self.process.kill()
+        self.process.join(SECONDS)
+        assert self.process.exitcode == -signal.SIGKILL
+
+    def finish(self) -> int:
+        """Let it end; how often it wrote."""
+        writes = len([*iter(self.said, "end")])
+        self.process.join(SECONDS)
         assert self.process.exitcode == 0
-        return time.monotonic() - start
-
-
-def stored(store: Path) -> set[tuple[str, str]]:
-    """The tasks whose results are in the file, by id and path; a turn that was killed after its end has left its own there."""
-    with closing(sqlite3.connect(store)) as connection:
-        return set(connection.execute("SELECT DISTINCT task_id, task_path FROM writes"))
-
-
-def committed(tasks: set[tuple[str, str]]) -> set[str]:
-    """The nodes that these tasks are of."""
-    return {name for _, path in tasks for name in MODEL_NODES if re.search(rf"\b{name}\b", path)}
+        return writes
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 def test_thirty_kills_at_random_points_lose_double_and_repeat_nothing(tmp_path: Path) -> None:
+    """Each write of a turn is the last that a killed process may begin, as often as every other."""
     chance = random.Random(6)
     store = tmp_path / "store.sqlite"
     asked: list[str] = []
     points: Counter[str] = Counter()
-    kills = trials = 0
     with OpenAIServer(script) as server:
 
-        def calls(model: str) -> Counter[str]:
-            """What a process asked for, which a model's name tells from others: one request may arrive after its kill."""
-            return Counter(kind_of(body) for body in server.requests if body["model"] == model)
-
-        def asked_for(model: str, made: int) -> bool:
-            return calls(model).total() >= made
-
-        def answered(turn: Killed, before: set[tuple[str, str]]) -> bool:
-            """Whether the last call's reply is stored; a turn that has ended keeps nothing of its steps."""
-            return "correct" in committed(stored(store) - before) or turn.receiver.poll()
-
-        whole = 0.0
-        for _ in range(2):
+        def next_question() -> str:
             asked.append(f"When was it described, number {len(asked)}?")
-            whole = Killed(store, server, asked[-1]).finish()
-        while kills < KILLS:
-            trials += 1
-            assert trials <= MOST_TRIALS, f"only {kills} turns could be killed before they ended"
-            question = f"When was it described, number {len(asked)}?"
-            asked.append(question)
-            before = stored(store)
-            # A while after the beginning or one of the two calls, or once the last is stored: each part of a turn is hit.
-            part, model = trials % 4, f"killed {trials}"
-            turn = Killed(store, server, question, model)
-            if part < 3:
-                wait_until(partial(asked_for, model, part), "a call of the model", WAIT_SECONDS)
-            else:
-                wait_until(partial(answered, turn, before), "the last call's reply", WAIT_SECONDS)
-            if not turn.after(chance.uniform(0, (whole / 2, whole / 3, whole / 6, 0.0)[part])):
-                continue
-            kills += 1
+            return asked[-1]
+
+        Turn(store, server, next_question()).finish()
+        begin = time.monotonic()
+        writes = Turn(store, server, next_question()).finish()
+        a_write = (time.monotonic() - begin) / writes
+        for trial in range(KILLS):
+            question, before, last = next_question(), stored(store), trial % (writes + 1)
+            Turn(store, server, question, f"killed {trial}", last).kill(last, chance.uniform(0, 2 * a_write))
             finished = committed(stored(store) - before)
             with Threads(store) as threads:
                 rounds = [entry["original_question"] for entry in threads.show(THREAD)]
@@ -137,19 +98,20 @@ def test_thirty_kills_at_random_points_lose_double_and_repeat_nothing(tmp_path: 
                 assert not summary.unfinished
                 points["after remember"] += 1
                 continue
-            points[f"after {max(finished, key=_ORDER.index)}" if finished else "before the plan"] += 1
+            points[f"after {max(finished, key=MODEL_NODES.index)}" if finished else "before the plan"] += 1
             assert rounds == asked[:-1]
             # The person asks again, and the turn goes on; nothing of it was stored where it had not yet begun.
             assert summary.unfinished in ("", question)
-            Killed(store, server, question, f"resumed {trials}").finish()
-            repeated = calls(f"resumed {trials}")
+            Turn(store, server, question, f"resumed {trial}").finish()
+            # A model's name tells a process from the others: one request may arrive after its kill.
+            repeated = Counter(kind_of(body) for body in server.requests if body["model"] == f"resumed {trial}")
             assert not finished & set(repeated), f"{finished} were stored, and {repeated} were called for"
-            assert set(repeated) | finished == MODEL_NODES
+            assert set(repeated) | finished == {*MODEL_NODES}, f"{finished} of {last} of {writes} writes, and {repeated}"
             assert set(repeated.values()) <= {1}
         with Threads(store) as threads:
             kept = threads.show(THREAD)
     assert [entry["original_question"] for entry in kept] == asked
     assert [entry["round"] for entry in kept] == list(range(1, len(asked) + 1))
-    print(f"{kills} kills in {trials} trials: {dict(points)}")
+    print(f"{KILLS} kills in turns of {writes} writes: {dict(points)}")
     # The points were spread over the turn, or this would have shown little.
     assert len(points) >= 3

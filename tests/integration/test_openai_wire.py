@@ -11,6 +11,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 from langgraph_convcoa import build_graph
 from langgraph_convcoa.errors import ModelError
+from tests.bounds import SECONDS
 from tests.fakes import KeywordRetriever, corrections, direct, node, plan, turn
 from tests.openai_server import OpenAIServer, Reply, kind_of
 
@@ -21,9 +22,9 @@ ANSWER = "It was described in 1982 [1]."
 THREAD: Any = {"configurable": {"thread_id": "a"}}
 
 
-def graph_for(server: OpenAIServer, **settings: Any) -> Any:
+def graph_for(server: OpenAIServer, saver: Any = None, **settings: Any) -> Any:
     model = server.model(api_key=KEY, **settings)
-    return build_graph(model=model, retriever=KeywordRetriever()).compile(checkpointer=InMemorySaver())
+    return build_graph(model=model, retriever=KeywordRetriever()).compile(checkpointer=saver or InMemorySaver())
 
 
 def ask(graph: Any, question: str = "When was it?") -> dict[str, Any]:
@@ -86,7 +87,8 @@ FAILURES = [
     (Reply(f"Incorrect API key provided: {KEY}", status=401), "refused the key"),
     (Reply("no such model", status=404), "does not exist"),
     (Reply("slow down", status=429, headers={"Retry-After": "0"}), "rate limit"), (Reply("oops", status=500), "server's side"),
-    (Reply("oops", status=503), "server's side"), (Reply(drop=True), "cannot reach"), (Reply("late", delay=3.0), "in time"),
+    (Reply("oops", status=503), "server's side"), (Reply(drop=True), "cannot reach"),
+    (Reply("late", delay=10 * SECONDS), "in time"),
 ]  # fmt: skip
 
 
@@ -101,14 +103,13 @@ async def test_a_failing_model_is_one_clear_line_and_the_turn_can_go_on(
         return reply if state["fail"] else by_kind()(body)
 
     with OpenAIServer(script) as server:
-        # A busy machine answers late too.
-        graph = graph_for(server, timeout=2 if reply.delay else 5)
+        graph = graph_for(server, timeout=1 if reply.delay else SECONDS)
         with pytest.raises(ModelError, match=message) as caught:
             await turn(graph, "When was it?", THREAD, asynchronous=asynchronous)
         assert "\n" not in str(caught.value)
         assert KEY not in str(caught.value)
         state["fail"] = False
-        out = await turn(graph, None, THREAD, asynchronous=asynchronous)
+        out = await turn(graph_for(server, graph.checkpointer), None, THREAD, asynchronous=asynchronous)
     assert out["answer"] == ANSWER
     assert len(out["knowledge_set"]["Contextual knowledge set"]) == 1
 
@@ -138,13 +139,13 @@ def test_the_first_sentence_is_shown_before_the_call_has_ended() -> None:
                 choice = {"index": 0, "delta": {"role": "assistant", "content": piece}, "finish_reason": None}
                 handler.wfile.write(f"data: {json.dumps({**chunk, 'choices': [choice]})}\n\n".encode())
                 handler.wfile.flush()
-                assert piece != reply.text[:cut] or seen.wait(30), "nothing was shown while the reply was being written"
+                assert piece != reply.text[:cut] or seen.wait(SECONDS), "nothing was shown while the reply was being written"
             handler.wfile.write(b"data: [DONE]\n\n")
             handler.close_connection = True
 
     shown = ""
     with Slow([reply]) as server:
-        graph = graph_for(server, timeout=60)
+        graph = graph_for(server)
         for part in graph.stream({"question": SUB}, THREAD, stream_mode="messages"):
             shown += part[0].text
             if shown == first:

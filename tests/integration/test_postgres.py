@@ -65,11 +65,11 @@ async def test_turns_of_one_program_at_once_do_not_wait_for_each_others_connecti
         ]
 
 
-async def test_what_several_servers_note_of_a_thread_is_all_kept(address: str) -> None:
+async def test_what_several_servers_note_of_a_thread_is_all_kept(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("langgraph_convcoa.storage.postgres.CONNECT_SECONDS", SECONDS)
     assert await renamed_by_several([open_store(address) for _ in range(3)], 24) == {f"n{number}" for number in range(24)}
 
 
-@pytest.mark.timeout(600)
 def test_eight_writers_lose_nothing_and_mix_no_threads(address: str) -> None:
     processes = [
         context().Process(target=many_turns, args=(address, writer, THREADS, TURNS // WRITERS), daemon=True)
@@ -77,7 +77,7 @@ def test_eight_writers_lose_nothing_and_mix_no_threads(address: str) -> None:
     ]
     for process in processes:
         process.start()
-    end = time.monotonic() + 500
+    end = time.monotonic() + 2 * SECONDS
     for process in processes:
         process.join(max(0.0, end - time.monotonic()))
     assert [process.exitcode for process in processes] == [0] * WRITERS
@@ -222,7 +222,13 @@ async def test_a_turn_whose_lock_is_lost_is_ended_at_once_and_can_be_resumed(add
 async def test_a_program_takes_one_connection_for_all_its_locks(address: str) -> None:
     import psycopg
 
-    store = open_store(address)
+    def connections() -> int:
+        with psycopg.connect(address) as connection:
+            [(count,)] = connection.execute("SELECT count(*) FROM pg_stat_activity WHERE usename = 'reader'").fetchall()
+        return count
+
+    # Those of other tests may still be ending.
+    store, others = open_store(address), connections()
     async with store.opened(), asyncio.timeout(SECONDS):
         all_there = asyncio.Barrier(301)
 
@@ -233,6 +239,4 @@ async def test_a_program_takes_one_connection_for_all_its_locks(address: str) ->
         turns = [asyncio.create_task(turn(number)) for number in range(300)]
         await all_there.wait()
         await asyncio.gather(*turns)
-        with psycopg.connect(address) as connection:
-            [(count,)] = connection.execute("SELECT count(*) FROM pg_stat_activity WHERE usename = 'reader'").fetchall()
-    assert count <= 5
+        assert connections() - others <= 4

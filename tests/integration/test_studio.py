@@ -15,12 +15,10 @@ import httpx
 import pytest
 
 from tests import ROOT
-from tests.bounds import started, wait_until
+from tests.bounds import SECONDS, started, wait_until
 from tests.integration.workers import free_ports
 
 QUESTION = "Who introduced the Hopfield network?"
-SECONDS_TO_START = 120
-SECONDS_IN_ALL = 900
 
 
 @pytest.fixture(scope="module")
@@ -39,8 +37,8 @@ def studio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
     command = ["langgraph", "dev", "--no-browser", "--no-reload", "--host", "127.0.0.1", "--port", str(port)]
     with (
         (folder / "log").open("w") as log,
-        started(command, SECONDS_IN_ALL, cwd=ROOT, env=environment, stdout=log, stderr=subprocess.STDOUT) as server,
-        httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as client,
+        started(command, 6 * SECONDS, cwd=ROOT, env=environment, stdout=log, stderr=subprocess.STDOUT) as server,
+        httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=SECONDS) as client,
     ):
 
         def up() -> bool:
@@ -48,12 +46,12 @@ def studio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
                 return client.get("/ok").status_code == 200
             return False
 
-        wait_until(lambda: up() or server.poll() is not None, "the start of langgraph dev", SECONDS_TO_START)
+        wait_until(lambda: up() or server.poll() is not None, "the start of langgraph dev")
         assert server.poll() is None, f"langgraph dev did not come up:\n{(folder / 'log').read_text()[-3000:]}"
         yield client
         server.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
-            server.wait(20)
+            server.wait(SECONDS)
 
 
 def assistant(studio: httpx.Client, graph: str) -> str:

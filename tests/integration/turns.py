@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 import multiprocessing
 import os
+import re
+import signal
+import sqlite3
 import sys
+from contextlib import closing
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
+from typing import Any
 
 from langgraph_convcoa.cli.session import Session
 from langgraph_convcoa.context import ConvCoAContext
@@ -15,6 +22,7 @@ from langgraph_convcoa.graph import build_graph
 from tests.fakes import KeywordRetriever, WaitingAction
 
 THREAD = "the thread"
+MODEL_NODES = ["plan", "correct"]
 
 
 def context() -> ForkServerContext:
@@ -48,8 +56,28 @@ def serve(words: list[str], environment: dict[str, str], log: str) -> None:
     main()
 
 
-def one_turn(store: str, base_url: str, model: str, question: str, ready: Connection) -> None:
-    """Ask one question with a model; says when it begins, and that it has ended."""
+def one_turn(store: str, base_url: str, model: str, question: str, ready: Connection, most: int | None) -> None:
+    """Ask one question with a model; say when it begins and at each write to the store, and that it has ended.
+
+    With `most`, no more than so many writes are made: the next one, or the end, waits for the kill.
+    """
+    from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
+
+    numbers = itertools.count(1)
+
+    def told(write: Any) -> Any:
+        # LangGraph looks at what a write takes.
+        @functools.wraps(write)
+        async def tell(*given: Any, **more: Any) -> Any:
+            ready.send("write")
+            if most is not None and next(numbers) > most:
+                signal.pause()
+            return await write(*given, **more)
+
+        return tell
+
+    for name in ("aput", "aput_writes"):
+        setattr(AsyncSqliteSaver, name, told(getattr(AsyncSqliteSaver, name)))
     graph = build_graph(
         model=model, base_url=base_url, retriever=KeywordRetriever(), actions=[WaitingAction("waiting", seconds=0.05)]
     )
@@ -57,6 +85,19 @@ def one_turn(store: str, base_url: str, model: str, question: str, ready: Connec
         ready.send("begin")
         session.ask(question)
         ready.send("end")
+        if most is not None:
+            signal.pause()
+
+
+def stored(store: Path) -> set[tuple[str, str]]:
+    """The tasks whose results are in the file, by id and path; a turn that was killed after its end has left its own there."""
+    with closing(sqlite3.connect(store)) as connection:
+        return set(connection.execute("SELECT DISTINCT task_id, task_path FROM writes"))
+
+
+def committed(tasks: set[tuple[str, str]]) -> set[str]:
+    """The nodes that these tasks are of."""
+    return {name for _, path in tasks for name in MODEL_NODES if re.search(rf"\b{name}\b", path)}
 
 
 def many_turns(store: str, writer: int, threads: list[str], turns: int) -> None:

@@ -14,11 +14,13 @@ import argparse
 import asyncio
 import contextlib
 import json
+import math
 import random
 import re
 import shutil
 import subprocess
 import tempfile
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -30,6 +32,7 @@ from typing import Any
 import httpx
 
 from langgraph_convcoa.cli.options import INDEX_VARIABLE
+from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 from tests.bounds import SECONDS, wait_until
 from tests.fake_encoder import WordEncoder
@@ -59,17 +62,23 @@ class Worker:
         self._environment, self._log = environment, folder / f"worker-{number}.log"
         self._log.touch()
         self.starts = 0
+        self.killed: dict[str, float] = {}
+
+    @property
+    def key(self) -> str:
+        """Tells the model which process asks."""
+        return f"worker-{self.number}.{self.starts}"
 
     def start(self) -> None:
         self.starts += 1
-        # The key tells the model which process asks.
-        environment = {**self._environment, "OPENAI_API_KEY": f"worker-{self.number}.{self.starts}"}
+        environment = {**self._environment, "OPENAI_API_KEY": self.key}
         self.process = context().Process(target=serve, args=(self._words, environment, str(self._log)), daemon=True)
         self.process.start()
 
     def kill(self) -> None:
         self.process.kill()
         self.process.join(SECONDS)
+        self.killed[f"Bearer {self.key}"] = time.monotonic()
 
     def ready(self) -> bool:
         assert self.process.exitcode is None, f"worker {self.number} ended: {self._log.read_text()[-2_000:]}"
@@ -93,6 +102,8 @@ class Workers:
 
     def __init__(self, address: str, folder: Path, count: int, think: float, retriever: str = RETRIEVERS[0]) -> None:
         self.address, self.folder, self.think = address, folder, think
+        self.let = threading.Event()
+        self.let.set()
         self.calls: list[tuple[float, Call, str]] = []
         self.finished: list[tuple[float, set[Call]]] = []
         self.model = OpenAIServer(self._reply, piece=60)
@@ -108,7 +119,7 @@ class Workers:
             for worker in self.workers:
                 worker.start()
             for worker in self.workers:
-                wait_until(worker.ready, "a worker starts")
+                wait_until(worker.ready, "a worker starts", _PATIENCE)
         except BaseException:
             self.__exit__()
             raise
@@ -122,6 +133,7 @@ class Workers:
 
     def _reply(self, body: dict[str, Any]) -> Reply:
         """A plan of two sub-questions that are this question's own, then their answers; each call is written down."""
+        assert self.let.wait(SECONDS)
         talk, number = re.findall(NUMBER, prompt_of(body))[-1]
         kind = "correct" if kind_of(body) == "correct" else "plan"
         self.calls.append((time.monotonic(), (name_of(int(talk)), int(number), kind), self.model.keys[-1]))
@@ -156,12 +168,13 @@ class Workers:
         self.finished.append((time.monotonic(), {call for call in held if call[1] >= 0}))
 
     def repeated(self) -> list[Call]:
-        """Calls that were made after the database held their results."""
+        """Calls that were made after the database held their results, by processes that lived: a request may come late."""
         kept = dict[Call, float]()
+        killed = {key: moment for worker in self.workers for key, moment in worker.killed.items()}
         for moment, calls in self.finished:
             for call in calls:
                 kept.setdefault(call, moment)
-        return [call for moment, call, _ in self.calls if moment > kept.get(call, moment)]
+        return [call for moment, call, key in self.calls if kept.get(call, moment) < moment < killed.get(key, math.inf)]
 
 
 def indexed(folder: Path) -> Path:
@@ -179,10 +192,14 @@ def loaded(address: str) -> str:
 
 
 def free_ports(count: int) -> list[int]:
+    """Ports that no other program gets by asking for any: a worker that is killed comes back at its own."""
     from langgraph_convcoa.server.app import listen
 
-    with contextlib.ExitStack() as open_now:
-        return [open_now.enter_context(listen("127.0.0.1", 0)).getsockname()[1] for _ in range(count)]
+    found: list[int] = []
+    while len(found) < count:
+        with contextlib.suppress(InputError), listen("127.0.0.1", random.randrange(20_000, 32_000)) as free:
+            found.append(free.getsockname()[1])
+    return found
 
 
 async def ask(client: httpx.AsyncClient, urls: Sequence[str], talk: int, number: int, told: Told) -> None:
@@ -215,39 +232,41 @@ async def ask(client: httpx.AsyncClient, urls: Sequence[str], talk: int, number:
     (told.after_a_failure if failed else told.seconds).append(took)
 
 
-async def converse(urls: Sequence[str], talks: int, seconds: float, pause: float) -> Told:
+async def converse(urls: Sequence[str], talks: int, told: Told, ended: asyncio.Event, pause: float) -> None:
     """So many conversations at once, each with a question after about so many seconds."""
-    told = Told()
-    end = time.monotonic() + seconds
     limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
     async with httpx.AsyncClient(timeout=SECONDS, limits=limits) as client:
 
         async def person(talk: int) -> None:
             chance, number = random.Random(talk), 0
             await asyncio.sleep(chance.uniform(0, pause))
-            while time.monotonic() < end:
+            while not ended.is_set():
                 await ask(client, urls, talk, number, told)
                 number += 1
                 await asyncio.sleep(chance.uniform(0.5, 1.5) * pause)
 
         await asyncio.gather(*map(person, range(talks)))
-    return told
 
 
-async def kill(found: Workers, seconds: float, every: float) -> int:
-    """Kill a worker every so many seconds, each in turn, and start it again; how often that was done."""
-    end, kills = time.monotonic() + seconds, 0
+async def kill(found: Workers, told: Told, seconds: float, every: float, again: int) -> int:
+    """Kill a worker every so many seconds, each in turn, and start it again; how often that was done.
+
+    Between two kills a turn is answered that was asked once, however slow the machine is. The end comes after so many kills
+    and as many turns that were asked again.
+    """
+    end, kills, answered = time.monotonic() + seconds, 0, 0
     upcoming = time.monotonic() + every
-    while time.monotonic() < end:
+    while time.monotonic() < end or min(kills, len(told.after_a_failure)) < again:
         await found.note()
         await asyncio.sleep(min(0.5, max(0.0, upcoming - time.monotonic())))
         worker = found.workers[kills % len(found.workers)]
         # One that is still starting is given the time: a kill is to hit turns.
-        if time.monotonic() >= upcoming and await asyncio.to_thread(worker.ready):
+        due = time.monotonic() >= upcoming and len(told.seconds) > answered
+        if due and await asyncio.to_thread(worker.ready):
             await asyncio.to_thread(worker.kill)
             await found.note()
             worker.start()
-            kills, upcoming = kills + 1, max(upcoming + every, time.monotonic())
+            kills, upcoming, answered = kills + 1, max(upcoming + every, time.monotonic()), len(told.seconds)
     return kills
 
 
@@ -276,16 +295,22 @@ def moved(found: Workers) -> int:
     return sum(len({*keys.values()}) > 1 for keys in who.values())
 
 
-def run(found: Workers, urls: Sequence[str], talks: int, seconds: float, every: float, pause: float) -> dict[str, Any]:
+def run(
+    found: Workers, urls: Sequence[str], talks: int, seconds: float, every: float, pause: float, again: int = 0
+) -> dict[str, Any]:
     """Converse and kill, then say what came of it."""
+    told = Told()
 
-    async def both() -> tuple[Told, int]:
-        told, kills = await asyncio.gather(converse(urls, talks, seconds, pause), kill(found, seconds, every))
-        return told, kills
+    async def both() -> int:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(converse(urls, talks, told, ended := asyncio.Event(), pause))
+            kills = await kill(found, told, seconds, every, again)
+            ended.set()
+        return kills
 
-    told, kills = asyncio.run(both())
+    kills = asyncio.run(both())
     for worker in found.workers:
-        wait_until(worker.ready, "a worker starts again")
+        wait_until(worker.ready, "a worker starts again", _PATIENCE)
     turns = sum(map(len, told.asked.values()))
 
     def times(seconds: list[float]) -> dict[str, float]:

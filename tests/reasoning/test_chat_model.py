@@ -103,13 +103,13 @@ def test_a_prompt_that_shows_a_part_of_the_evidence_numbers_it_without_gaps() ->
         item("unsupported", "", [f"d{n}" for n in (9, 10, 11)], sub_question="first?"),
         item("kept", "An answer.", ["d4"]),
     ]
-    ours, model = reasoner(corrections("a1", final="It is so [3][7]. See `x` [2].\n```\nrows[1]\n```\nNot [8], [12]."))
+    ours, model = reasoner(corrections("a1", final="It is so [3][7]. See `x` [2].\n```\nrows[1]\n```\nNot [10], [12]."))
     found = ours.correct(CorrectRequest("q?", [Unsolved(0, "first?", "", ())], chain=chain, evidence=evidence))
     prompt = model.prompts[0]
     numbers = [int(number) for number in re.findall(r"(?m)^\[(\d+)\] d", prompt)]
     texts = [int(number) for number in re.findall(r"(?m)^Text (\d+)\.", prompt)]
-    assert numbers == list(range(1, 8))
-    assert texts == sorted({0, 1, 2, 4, 9, 10, 11})
+    assert numbers == list(range(1, 10))
+    assert texts == sorted({0, 1, 2, 3, 4, 5, 9, 10, 11})
     assert f"2. s? An answer. [{texts.index(4) + 1}]" in prompt
     # The reply comes back with the evidence's own numbers, and without numbers that the prompt did not have.
     assert list(found.corrections[0].evidence) == [texts[0] + 1]

@@ -9,7 +9,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -156,7 +155,7 @@ def test_a_server_that_is_killed_or_ended_in_the_middle_of_a_turn_loses_nothing(
         if kind_of(body) == "plan":
             question = "When was the Hopfield network described?"
             return Reply(plan(node(question), node("Who introduced sparsemax?")))
-        return Reply(corrections("In 1982.", "Martins.", final="It was in 1982 [1]."), delay=SECONDS if late[0] else 0)
+        return Reply(corrections("In 1982.", "Martins.", final="It was in 1982 [1]."), delay=10 * SECONDS if late[0] else 0)
 
     with OpenAIServer(script) as model:
         words = ["--docs", str(docs), "--model", "openai:test", "--base-url", model.base_url]
@@ -180,12 +179,11 @@ def test_a_server_that_is_killed_or_ended_in_the_middle_of_a_turn_loses_nothing(
                 parts = stream.iter_text()
                 next(parts)
                 wait_until(lambda: len(asked) > 4, "the model is asked")
-                before = time.monotonic()
                 process.send_signal(signal.SIGINT)
                 with contextlib.suppress(httpx.HTTPError):
                     assert '"status":"interrupted"' in "".join(parts)
+            # Long before the model would have replied.
             assert process.wait(SECONDS) == 0
-            assert time.monotonic() - before < 10
             assert process.stderr is not None
             last = process.stderr.read()
             assert last.endswith("ended; what was being answered can be resumed on the page\n")

@@ -39,6 +39,7 @@ async def renamed_by_several(stores: list[ConversationStore], times: int) -> set
         return set(found["metadata"])
 
 
-async def test_what_several_servers_note_of_a_thread_is_all_kept(tmp_path: Path) -> None:
+async def test_what_several_servers_note_of_a_thread_is_all_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("langgraph_convcoa.storage.sqlite.WAIT_SECONDS", SECONDS)
     stores: list[ConversationStore] = [SqliteStore(tmp_path / "store.sqlite") for _ in range(2)]
     assert await renamed_by_several(stores, 8) == {f"n{number}" for number in range(8)}

@@ -5,8 +5,6 @@ from __future__ import annotations
 import io
 import json
 import stat
-import subprocess
-import sys
 import time
 import zipfile
 from collections.abc import Iterator
@@ -24,7 +22,7 @@ from langgraph_convcoa.server import collections as module
 from langgraph_convcoa.server import uploads as uploads_module
 from langgraph_convcoa.server.collections import Collection, Collections
 from langgraph_convcoa.server.uploads import Jobs, plain_name
-from tests.bounds import wait_until
+from tests.bounds import SECONDS, run_python, wait_until
 from tests.fake_encoder import WordEncoder
 from tests.retrieval.documents.test_load import pdf_bytes
 from tests.server.served import Served
@@ -160,7 +158,7 @@ def test_a_slow_file_delays_no_other_collection_and_ends_with_its_own(
 
     def reading(place: Path, spool: Spool, workers: Workers, **options: Any) -> Any:
         if options["name"] == "slow.md":
-            workers.call(time.sleep, 100, seconds=100)
+            workers.call(time.sleep, 10 * SECONDS, seconds=10 * SECONDS)
         yield from read(place, spool, workers, **options)
 
     monkeypatch.setattr("langgraph_convcoa.server.uploads.stream_file", reading)
@@ -170,7 +168,7 @@ def test_a_slow_file_delays_no_other_collection_and_ends_with_its_own(
     assert uploaded(server, other, ("bees.md", BEES))["status"] == "done"
     assert server.ask("GET", f"/convcoa/jobs/{job}").json()["status"] == "running"
     assert server.ask("DELETE", f"/convcoa/collections/{collection}").status_code == 204
-    wait_until(lambda: server.ask("GET", f"/convcoa/jobs/{job}").json()["message"] == "stopped", "its reading ends", 20)
+    wait_until(lambda: server.ask("GET", f"/convcoa/jobs/{job}").json()["message"] == "stopped", "its reading ends")
     server.ask("DELETE", f"/convcoa/collections/{other}")
 
 
@@ -196,14 +194,7 @@ def test_a_file_of_many_rows_or_columns_is_refused(server: Served, collection: s
 def test_a_long_text_is_indexed_in_bounded_memory(tmp_path: Path) -> None:
     file = tmp_path / "initials.txt"
     file.write_text("Mr. A. B. C. " * 1_000_000)
-    told = subprocess.run(
-        [sys.executable, "-m", "tests.server.upload_memory", str(tmp_path / "collection"), str(file)],
-        check=True,
-        capture_output=True,
-        text=True,
-        timeout=500,
-    ).stdout
-    megabytes, skipped = json.loads(told)
+    megabytes, skipped = json.loads(run_python("-m", "tests.server.upload_memory", tmp_path / "collection", file).stdout)
     assert skipped == []
     assert megabytes < 300
 

@@ -14,6 +14,7 @@ from langgraph_sdk import get_client
 from langgraph_sdk.client import LangGraphClient
 from langgraph_sdk.errors import ConflictError, NotFoundError, UnprocessableEntityError
 
+from tests.bounds import SECONDS
 from tests.fakes import BACK, VAGUE, ScriptedModel, asking, direct
 from tests.server.served import ANSWER, QUESTION, Served, events, served
 
@@ -165,11 +166,9 @@ async def _joined(client: LangGraphClient, thread: str, run: str, **options: Any
 async def _until_asked(server: Served, thread: str) -> None:
     """Until the model of a thread's run has been asked."""
     asked = server.asked
-    for _ in range(500):
-        if server.asked > asked or await _is_planning(server, thread):
-            return
-        await asyncio.sleep(0.02)
-    raise AssertionError("the model was not asked")
+    async with asyncio.timeout(SECONDS):
+        while not (server.asked > asked or await _is_planning(server, thread)):
+            await asyncio.sleep(0.02)
 
 
 async def _is_planning(server: Served, thread: str) -> bool:

@@ -14,6 +14,7 @@ psycopg = pytest.importorskip("psycopg")
 from langgraph_convcoa.errors import StoreError, ThreadBusyError  # noqa: E402
 from langgraph_convcoa.storage import advisory  # noqa: E402
 from langgraph_convcoa.storage.advisory import AdvisoryLocks, lock_key  # noqa: E402
+from tests.bounds import SECONDS  # noqa: E402
 
 
 class Server:
@@ -74,7 +75,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Server:
 
 @pytest.fixture
 async def locks(server: Server) -> AsyncIterator[AdvisoryLocks]:
-    async with asyncio.timeout(30), AdvisoryLocks("", lambda: StoreError("lost")) as locks:
+    async with asyncio.timeout(2 * SECONDS), AdvisoryLocks("", lambda: StoreError("lost")) as locks:
         yield locks
 
 
@@ -86,7 +87,7 @@ async def test_one_that_comes_when_the_lock_is_handed_over_waits_no_longer_than_
     has, leave = asyncio.Event(), asyncio.Event()
 
     async def second() -> None:
-        async with locks.held("x", 30, busy):
+        async with locks.held("x", SECONDS, busy):
             has.set()
             await leave.wait()
 
@@ -95,7 +96,7 @@ async def test_one_that_comes_when_the_lock_is_handed_over_waits_no_longer_than_
         await asyncio.sleep(0.05)
     # It is free, and yet another's.
     with pytest.raises(ThreadBusyError):
-        async with asyncio.timeout(5), locks.held("x", 0.05, busy):
+        async with asyncio.timeout(SECONDS), locks.held("x", 0.05, busy):
             pass
     await has.wait()
     leave.set()
@@ -111,9 +112,9 @@ async def test_a_connection_that_was_given_up_holds_nothing_any_more(locks: Advi
             raise psycopg.errors.QueryCanceled("by an administrator")
 
     with pytest.raises(StoreError, match="lost"):
-        async with locks.held("x", 30, busy):
+        async with locks.held("x", SECONDS, busy):
             server.then = cancelled
-            await asyncio.sleep(30)
+            await asyncio.sleep(SECONDS)
     assert server.holds("x") == [False]
     async with locks.held("x", 0, busy):
         assert server.holds("x") == [False, True]
@@ -128,7 +129,7 @@ async def test_one_that_is_cancelled_twice_while_it_asks_for_a_lock_leaves_none(
             await answer.wait()
 
     async def turn() -> None:
-        async with locks.held("x", 30, busy):
+        async with locks.held("x", SECONDS, busy):
             raise AssertionError
 
     server.then = slow
@@ -140,7 +141,7 @@ async def test_one_that_is_cancelled_twice_while_it_asks_for_a_lock_leaves_none(
     answer.set()
     with pytest.raises(asyncio.CancelledError):
         await asking
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(SECONDS):
         while any(server.holds("x")):
             await asyncio.sleep(0.01)
 
@@ -164,7 +165,7 @@ async def test_a_server_that_says_nothing_is_given_up_though_its_connection_stan
     async with server, AdvisoryLocks(address, lambda: StoreError("lost")) as locks:
         with pytest.raises(psycopg.OperationalError):
             # Far less than the 10 s for which the driver would wait for the end of what it cancels.
-            async with asyncio.timeout(5), locks.held("x", 30, busy):
+            async with asyncio.timeout(9), locks.held("x", SECONDS, busy):
                 pass
         for writer in writers:
             writer.close()

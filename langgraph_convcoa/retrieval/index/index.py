@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from dataclasses import replace as replaced
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -99,7 +100,7 @@ class Snapshot:
         """Number of patterns of passages that are not deleted."""
         return int(np.diff(self._patterns.offsets)[self.numbers].sum())
 
-    @property
+    @cached_property
     def patterns(self) -> Patterns:
         names = [(self.head.file, block.first, block.patterns) for block in self.blocks]
         new = [block for block, name in zip(self.blocks, names, strict=True) if name not in self.checked]

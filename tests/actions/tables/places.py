@@ -11,6 +11,7 @@ from typing import Any
 
 from langgraph_convcoa.actions.base import ActionRequest
 from langgraph_convcoa.actions.tables.action import DataAnalysis
+from tests.bounds import SECONDS
 from tests.postgres_server import postgres_server
 
 SECRET = "hidden-salary-4711"
@@ -19,8 +20,9 @@ ROWS = [("North", 2019, 1234.5), ("South", 2019, 900.0), ("North", 2020, 10.0)]
 Fill = Callable[[Callable[[str], Any]], None]
 
 
-def ask(action: DataAnalysis, sql: str) -> str:
-    [found] = asyncio.run(action.retrieve(ActionRequest("?", "?", action_input=sql)))
+def ask(action: DataAnalysis, sql: str, seconds: float = SECONDS) -> str:
+    request = ActionRequest("?", "?", action_input=sql, settings={"timeout": seconds})
+    [found] = asyncio.run(action.retrieve(request))
     return found.page_content
 
 

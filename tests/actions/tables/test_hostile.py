@@ -17,6 +17,7 @@ from langgraph_convcoa.actions.tables.engine import Column, Table
 from langgraph_convcoa.actions.tables.sql_guard import check_query
 from tests.actions.tables.hostile_sql import statements
 from tests.actions.tables.places import ROWS, SECRET, ask, fill, opened
+from tests.bounds import SECONDS
 from tests.postgres_server import PASSWORD
 
 pytest.importorskip("duckdb")
@@ -89,8 +90,8 @@ class Place:
     action: DataAnalysis
     state: Any
 
-    def ask(self, sql: str) -> str:
-        return ask(self.action, sql)
+    def ask(self, sql: str, seconds: float = SECONDS) -> str:
+        return ask(self.action, sql, seconds)
 
 
 SLOW = pytest.mark.slow
@@ -108,14 +109,14 @@ def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         csv.write_text("region,year,revenue\n" + "".join(f"{r},{y},{v}\n" for r, y, v in ROWS))
         (folder / "many.csv").write_text("n\n" + "\n".join(map(str, range(1000))))
         (folder / "secrets.csv").write_text(f"salary\n{SECRET}\n")
-        action = DataAnalysis([csv, folder / "many.csv"], timeout=2.0)
+        action = DataAnalysis([csv, folder / "many.csv"])
         yield Place(action, lambda: (sorted(p.name for p in folder.iterdir()), action._engines[0].tables(), csv.read_bytes()))
         action.close()
         return
     kind = "postgres" if request.param == "analyst" else request.param
     with opened(kind, folder, fill_postgres if kind == "postgres" else fill) as address:
         own = address.replace("reader:", "analyst:") if request.param == "analyst" else address
-        action = DataAnalysis(own, tables=["sales", "many"], timeout=2.0)
+        action = DataAnalysis(own, tables=["sales", "many"])
         yield Place(action, lambda: state_of_postgres(address) if kind == "postgres" else Path(address).read_bytes())
         action.close()
 
@@ -184,16 +185,16 @@ def test_what_runs_the_query_holds_without_the_guard_too(place: Place, sql: str)
         pytest.skip("DuckDB's own view of the tables in memory; the guard keeps to those given")
     before = place.state()
     with pytest.raises(ActionInputError):
-        engine.run(sql, 10, 2.0)
+        engine.run(sql, 10, SECONDS)
     assert place.state() == before
     assert not list(Path("/tmp").glob("convcoa-*.*"))
 
 
+# It is stopped, not finished: 10^12 rows take hours.
+@pytest.mark.timeout(SECONDS)
 def test_a_cross_join_of_a_million_million_rows_ends_in_time(place: Place) -> None:
-    start = time.monotonic()
     with pytest.raises(TimeoutError, match="2 s"):
-        place.ask("SELECT count(*) FROM many a, many b, many c, many d WHERE a.n + b.n + c.n + d.n = 1")
-    assert time.monotonic() - start < 20, "it was stopped, not finished: 10^12 rows take hours"
+        place.ask("SELECT count(*) FROM many a, many b, many c, many d WHERE a.n + b.n + c.n + d.n = 1", 2)
     assert "1000" in place.ask("SELECT count(*) FROM many"), "the action still answers"
 
 
@@ -210,7 +211,7 @@ def test_a_value_that_doubles_until_memory_ends_stops(place: Place) -> None:
     for n in range(40):
         sql = f"SELECT s{n} || s{n} AS s{n + 1} FROM ({sql}) AS q{n}"
     with pytest.raises((ActionInputError, TimeoutError)):
-        place.ask(sql)
+        place.ask(sql, 2)
 
 
 def test_a_table_of_postgres_under_the_name_in_another_case_is_not_read() -> None:
@@ -225,6 +226,7 @@ def test_a_table_of_postgres_under_the_name_in_another_case_is_not_read() -> Non
     assert check_query("SELECT region FROM SALES", "postgres", both, max_rows=5).tables == (both[0],)
 
 
+@pytest.mark.timeout(SECONDS)
 @pytest.mark.parametrize(
     "sql",
     [
@@ -235,10 +237,8 @@ def test_a_table_of_postgres_under_the_name_in_another_case_is_not_read() -> Non
     ],
 )
 def test_a_text_that_grows_ends_in_time_and_the_tables_answer_after_it(place: Place, sql: str) -> None:
-    start = time.monotonic()
     with suppress(ActionInputError, TimeoutError):
-        place.ask(sql)
-    assert time.monotonic() - start < 20
+        place.ask(sql, 2)
     assert "1000" in place.ask("SELECT count(*) FROM many")
 
 
@@ -259,7 +259,7 @@ def test_statements_of_a_grammar_change_and_read_nothing(place: Place, step: int
     for sql in made[::step]:
         start = time.monotonic()
         try:
-            text = place.ask(sql)
+            text = place.ask(sql, 2)
         except (ActionInputError, TimeoutError) as refusal:
             text = str(refusal)
         else:
@@ -269,7 +269,7 @@ def test_statements_of_a_grammar_change_and_read_nothing(place: Place, step: int
         assert SECRET not in text, sql
         assert "root:" not in text, sql
         slowest = max(slowest, time.monotonic() - start)
-    assert slowest < 5, "none waits"
+    assert slowest < SECONDS, "none waits"
     assert passed < len(made) / step / 5
     assert place.state() == before
     assert not list(Path("/tmp").glob("convcoa-*.*"))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
-import time
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,9 +21,12 @@ from langgraph_convcoa.actions.tables.engine import Column, Table, TableError
 from langgraph_convcoa.actions.tables.process import EngineProcess
 from langgraph_convcoa.actions.tables.sql_guard import check_query
 from tests.actions.tables.places import SECRET, ask, fill, opened
+from tests.bounds import SECONDS
 
 duckdb = pytest.importorskip("duckdb")
 openpyxl = pytest.importorskip("openpyxl")
+# What is not given up would never end, or take hours.
+pytestmark = pytest.mark.timeout(SECONDS)
 SLOW = pytest.mark.slow
 DIALECTS = ["duckdb", "sqlite", "postgres"]
 SALES = [Table("sales", (Column("region", "VARCHAR"), Column("year", "INTEGER")), "sales.csv")]
@@ -66,11 +68,9 @@ def test_what_multiplies_in_a_planner_without_limits_is_refused_from_some_size_o
 @pytest.mark.parametrize("query", multiplied(1))
 def test_what_multiplies_in_a_process_of_its_own_ends_with_it(kind: str, query: str, tmp_path: Path) -> None:
     with opened(kind, tmp_path, fill) as place:
-        action = DataAnalysis(place, tables=["sales"], timeout=1.0)
-        start = time.monotonic()
+        action = DataAnalysis(place, tables=["sales"])
         with contextlib.suppress(ActionInputError, TimeoutError):
-            ask(action, multiplied(22)[query])
-        assert time.monotonic() - start < 20
+            ask(action, multiplied(22)[query], 1)
         assert "North" in ask(action, "SELECT region FROM sales")
         action.close()
 
@@ -139,7 +139,7 @@ SOUP = """SELECT FROM WHERE sales many secrets region year ( ) ( ) , . * + - || 
 @given(
     words=st.lists(st.sampled_from(SOUP), max_size=60), times=st.sampled_from([1, 1, 30]), dialect=st.sampled_from(DIALECTS)
 )
-@settings(max_examples=200, deadline=5_000, suppress_health_check=list(HealthCheck))
+@settings(max_examples=200, deadline=60_000, suppress_health_check=list(HealthCheck))
 def test_words_in_any_order_are_refused_or_read_what_is_given(words: list[str], times: int, dialect: str) -> None:
     try:
         query = check_query("SELECT region " + " ".join(words * times), dialect, SALES, max_rows=5)
@@ -153,7 +153,7 @@ def test_words_in_any_order_are_refused_or_read_what_is_given(words: list[str], 
 @pytest.fixture(scope="module", params=["duckdb", "sqlite", pytest.param("postgres", marks=SLOW)])
 def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[DataAnalysis]:
     with opened(request.param, tmp_path_factory.mktemp("limits"), fill) as address:
-        action = DataAnalysis(address, tables=["sales", "many"], timeout=1.0)
+        action = DataAnalysis(address, tables=["sales", "many"])
         yield action
         action.close()
 
@@ -179,10 +179,8 @@ def heavy() -> dict[str, str]:
 
 @pytest.mark.parametrize("kind", [one if one == "cases" else pytest.param(one, marks=SLOW) for one in heavy()])
 def test_a_heavy_query_ends_in_time_and_the_tables_answer_after_it(place: DataAnalysis, kind: str) -> None:
-    start = time.monotonic()
     with contextlib.suppress(ActionInputError, TimeoutError):
-        ask(place, heavy()[kind])
-    assert time.monotonic() - start < 6
+        ask(place, heavy()[kind], 1)
     assert "n 1000" in ask(place, "SELECT count(*) AS n FROM many")
 
 
@@ -191,14 +189,12 @@ def test_a_query_that_heeds_no_interrupt_is_killed_and_the_tables_answer_after_i
     """Past the guard: DuckDB plans this for minutes, and hears nothing meanwhile."""
     with opened("duckdb", tmp_path, fill) as address:
         engine = EngineProcess("duckdb", database=Path(address), memory_limit="300MB")
-        start = time.monotonic()
         with pytest.raises((TimeoutError, ActionInputError)):
             engine.run("WITH " + ", ".join(
                 ["c0 AS (SELECT year AS y FROM sales)"]
                 + [f"c{i + 1} AS NOT MATERIALIZED (SELECT a.y FROM c{i} a JOIN c{i} b ON a.y = b.y)" for i in range(14)]
             ) + " SELECT count(*) FROM c14", 5, 1.0)  # fmt: skip
-        assert time.monotonic() - start < 10
-        assert engine.run("SELECT count(*) FROM sales", 5, 5.0).rows == (("3",),)
+        assert engine.run("SELECT count(*) FROM sales", 5, SECONDS).rows == (("3",),)
         engine.close()
 
 
@@ -225,13 +221,11 @@ def test_a_view_without_an_end_costs_opening_a_few_seconds(tmp_path: Path, kind:
             execute(statement)
 
     with opened(kind, tmp_path, with_view) as address:
-        start = time.monotonic()
-        action = DataAnalysis(address, timeout=1.0, schema_budget=50_000)
-        assert time.monotonic() - start < 15
+        action = DataAnalysis(address, schema_budget=50_000)
         assert "- many, from" in action.description()
         assert "- v, from" in action.description()
         with pytest.raises((TimeoutError, ActionInputError)):
-            ask(action, "SELECT m FROM v")
+            ask(action, "SELECT m FROM v", 1)
         assert "n 1000" in ask(action, "SELECT count(*) AS n FROM many")
         action.close()
 
@@ -278,8 +272,8 @@ def test_a_database_gives_only_the_tables_that_are_named(tmp_path: Path) -> None
                 with pytest.raises(ActionInputError):
                     ask(action, sql)
                 with pytest.raises(ActionInputError):
-                    engine.run(sql, 5, 5.0)
-            assert SECRET not in str(engine.run("FROM duckdb_tables()", 50, 5.0).rows)
+                    engine.run(sql, 5, SECONDS)
+            assert SECRET not in str(engine.run("FROM duckdb_tables()", 50, SECONDS).rows)
             action.close()
         with pytest.raises(TableError, match="there is no table 'nope'"):
             DataAnalysis(address, tables=["sales", "nope"])

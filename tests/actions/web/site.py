@@ -8,6 +8,7 @@ import json
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -63,6 +64,8 @@ class Served:
     """The body is sent so many times, without a length."""
     pause: float = 0.0
     """Between repetitions."""
+    wait: Callable[[str], object] = lambda _host: None
+    """Called with the host before the answer."""
     drop: bool = False
     first_status: int = 0
     """The status of the first request only."""
@@ -144,6 +147,7 @@ class Site:
             self.most_running[host] = max(self.most_running[host], self.running[host])
         page = self._found(parse_qs(parts.query)) if parts.path == "/search" else self.pages.get(parts.path, MISSING)
         time.sleep(page.delay)
+        page.wait(host)
         # Not after the body is sent: the client may have its last byte, and ask again, before this thread goes on.
         with self._lock:
             self.running[host] -= 1

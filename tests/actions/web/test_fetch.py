@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import Any
 
 import httpx
@@ -12,12 +13,13 @@ from langgraph_convcoa.actions.web.fetch import Fetcher, FetchLimits, PageError,
 from langgraph_convcoa.actions.web.url_guard import Guard
 from langgraph_convcoa.errors import InputError, RetrievalError
 from tests.actions.web.site import Served, Site
+from tests.bounds import SECONDS
 
 PAGE = Served("<p>Hello.</p>")
 
 
 async def fetch(site: Site, *urls: str, limits: FetchLimits | None = None, **settings: Any) -> list[RawPage | BaseException]:
-    fetcher = Fetcher(site.guard(), limits or FetchLimits(seconds=5), **settings)
+    fetcher = Fetcher(site.guard(), limits or FetchLimits(seconds=SECONDS), **settings)
     async with fetcher.client() as client:
         return await asyncio.gather(*(fetcher.fetch(client, url) for url in urls), return_exceptions=True)
 
@@ -41,26 +43,27 @@ async def test_a_site_that_stays_broken_or_asks_for_a_long_wait_is_asked_so_ofte
     wait = Served(status=429, headers={"Retry-After": "3600"})
     with Site({"/": Served(status=500), "/gone": Served(status=404), "/cut": Served(drop=True), "/wait": wait}) as site:
         paths = ["/", "/gone", "/cut", "/wait"]
-        told = await fetch(site, *map(site.url, paths), limits=FetchLimits(seconds=5, retries=1))
+        told = await fetch(site, *map(site.url, paths), limits=FetchLimits(seconds=SECONDS, retries=1))
         for reason, failure in zip(("status 500", "status 404", "connection failed", "status 429"), told, strict=True):
             assert reason in str(failure)
         assert [site.asked[path] for path in paths] == [2, 1, 2, 1]
 
 
 async def test_a_host_gets_few_requests_at_a_time_and_others_are_not_held_up() -> None:
-    with Site({"/": Served("<p>Hello.</p>", delay=0.1)}) as site:
-        urls = [site.url("/", host) for host in ("a.test", "b.test") for _ in range(6)]
-        pages = await fetch(site, *urls, limits=FetchLimits(seconds=5, per_host=3), respect_robots=False)
+    three = {host: threading.Barrier(3, timeout=SECONDS) for host in ("a.test", "b.test")}
+    with Site({"/": Served("<p>Hello.</p>", wait=lambda host: three[host.partition(":")[0]].wait())}) as site:
+        urls = [site.url("/", host) for host in three for _ in range(6)]
+        pages = await fetch(site, *urls, limits=FetchLimits(seconds=SECONDS, per_host=3), respect_robots=False)
         assert all(isinstance(page, RawPage) for page in pages)
         assert dict(site.most_running) == {f"a.test:{site.port}": 3, f"b.test:{site.port}": 3}
 
 
 async def test_waiting_for_a_place_does_not_count_as_the_pages_time() -> None:
-    slow = {f"/slow{n}": Served("late", delay=1.5) for n in range(2)}
+    slow = {f"/slow{n}": Served("late", delay=10) for n in range(2)}
     with Site({**slow, "/": PAGE}) as site:
         urls = [*(site.url(path) for path in slow), site.url("/")]
-        *late, page = await fetch(site, *urls, limits=FetchLimits(seconds=0.4, per_host=2, retries=0), respect_robots=False)
-        assert all("longer than 0.4 s" in str(failure) for failure in late)
+        *late, page = await fetch(site, *urls, limits=FetchLimits(seconds=2, per_host=2, retries=0), respect_robots=False)
+        assert all("longer than 2 s" in str(failure) for failure in late)
         assert isinstance(page, RawPage)
 
 

@@ -25,6 +25,7 @@ from langgraph_convcoa.actions.web.search import (
 )
 from langgraph_convcoa.errors import InputError, RetrievalError
 from tests.actions.web.site import Served, Site
+from tests.bounds import SECONDS
 
 ONE = SearchResult("Sparsemax", "https://example.org/a", "Introduced in 2016.", "2016-02-05")
 
@@ -157,7 +158,7 @@ def test_searches_are_chosen_by_name_and_by_kind(monkeypatch: pytest.MonkeyPatch
 def test_a_search_that_does_not_answer_is_told_in_one_line(site: Site, served: Served, message: str) -> None:
     site.pages["/x/search"] = served
     with pytest.raises(RetrievalError, match=message) as caught:
-        run(SearXNG(f"{site.base_url}/x", timeout=0.5 if served.delay else 20))
+        run(SearXNG(f"{site.base_url}/x", timeout=0.5 if served.delay else SECONDS))
     assert "\n" not in str(caught.value)
     assert "sparsemax" not in str(caught.value)
 

@@ -16,6 +16,7 @@ from langgraph_convcoa.actions.web.search import SearchResult, SearXNG
 from langgraph_convcoa.context import ConvCoAContext
 from langgraph_convcoa.graph import build_graph
 from tests.actions.web.site import ANSWER, INJECTED, Canary, Served, Site, article, bad_and_good_pages
+from tests.bounds import SECONDS
 from tests.fake_encoder import WordEncoder
 from tests.fakes import WORDS, ScriptedModel, corrections, node, plan
 
@@ -52,7 +53,7 @@ def test_a_set_of_bad_pages_ends_within_its_limits_and_reaches_nothing_forbidden
     site: Site, canary: Canary, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, logger="langgraph_convcoa.actions.web.action")
-    found = asyncio.run(asyncio.wait_for(action(site).retrieve(ActionRequest(QUESTION, QUESTION, k=40, depth=2)), timeout=150))
+    found = asyncio.run(asyncio.wait_for(action(site).retrieve(ActionRequest(QUESTION, QUESTION, k=40, depth=2)), SECONDS))
     told = [str(record.message) for record in caplog.records if record.name == "langgraph_convcoa.actions.web.action"]
     reasons = {line.split(": ")[0].rsplit("/", 1)[-1]: line for line in told}
     expected = {
@@ -84,7 +85,7 @@ def test_a_set_of_bad_pages_ends_within_its_limits_and_reaches_nothing_forbidden
 
 @pytest.mark.slow
 def test_the_graph_answers_from_the_page_that_holds_it_and_cites_it_without_a_model(site: Site) -> None:
-    graph = build_graph(actions=[action(site)], context=ConvCoAContext(action_timeout=150)).compile()
+    graph = build_graph(actions=[action(site)], context=ConvCoAContext(action_timeout=SECONDS)).compile()
     out = graph.invoke({"question": QUESTION})
     assert "1931" in out["answer"]
     assert out["citations"][0]["source"] == site.url("/answer")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,6 +13,7 @@ from langgraph_convcoa.evaluation.methods.prompting import Kit
 from langgraph_convcoa.evaluation.methods.registry import METHODS, check_methods, make_method
 from langgraph_convcoa.evaluation.retrieval.compare import evaluate_retrieval, evaluate_sources
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
+from tests.bounds import run_python
 from tests.evaluation.retrieval.test_compare import ASKED, CORPUS, FOLLOW_UP, SHORT
 from tests.fakes import FixedRetriever, KeywordRetriever, ScriptedModel
 from tests.retrieval.conftest import BagOfWords
@@ -48,7 +47,7 @@ def test_the_names_are_known_before_anything_heavy_is_loaded() -> None:
         "import sys; from langgraph_convcoa.evaluation.methods.registry import check_methods; check_methods(['ours']); "
         "assert 'torch' not in sys.modules and 'langgraph_convcoa.graph' not in sys.modules"
     )
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    run_python("-c", code)
 
 
 ALONE, TALK = Dataset("alone", (ASKED,), CORPUS), Dataset("talk", (ASKED, FOLLOW_UP), CORPUS)

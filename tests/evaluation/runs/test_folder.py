@@ -18,6 +18,7 @@ from langgraph_convcoa.errors import InputError, ModelError
 from langgraph_convcoa.evaluation.records import Answered
 from langgraph_convcoa.evaluation.runs.folder import ReplyCache, ReplyCacheError, RunFolder, keep_replies
 from langgraph_convcoa.evaluation.runs.run import Meter
+from tests.bounds import wait_until
 from tests.evaluation.runs.fakes import model_of
 from tests.openai_server import OpenAIServer, Reply, prompt_of
 
@@ -141,13 +142,15 @@ def test_a_request_is_paid_once_also_by_another_process_with_another_key(
 
 
 async def test_requests_made_at_once_are_all_counted_and_the_first_reply_stays(tmp_path: Path) -> None:
-    path, replies = tmp_path / "replies.sqlite", iter(["slow", "fast"])
+    path = tmp_path / "replies.sqlite"
 
-    def script(body: dict[str, Any]) -> Reply:
-        text = next(replies)
-        return Reply(text, delay=0.5 if text == "slow" else 0.05)
+    class Server(OpenAIServer):
+        def _send(self, handler: Any, body: dict[str, Any], reply: Reply) -> None:
+            if reply.text == "slow":
+                wait_until(lambda: cache.tokens, "the fast reply is kept")
+            super()._send(handler, body, reply)
 
-    with OpenAIServer(script) as server, closing(ReplyCache(path)) as cache:
+    with closing(ReplyCache(path)) as cache, Server(["slow", "fast"]) as server:
         model = keep_replies(model_of(server), cache)
         await asyncio.gather(model.ainvoke("abc"), model.ainvoke("abc"))
         assert cache.tokens == 240

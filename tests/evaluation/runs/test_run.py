@@ -21,6 +21,7 @@ from langgraph_convcoa.evaluation.runs.folder import ReplyCacheError, RunFolder,
 from langgraph_convcoa.evaluation.runs.run import Meter, RunSettings, failure, hopeless, run_methods, unkept
 from langgraph_convcoa.graph import build_graph
 from langgraph_convcoa.reasoning.models import call_error
+from tests.bounds import SECONDS
 from tests.evaluation.runs.fakes import asking, folder, instant, model_of, number_in, questions_of
 from tests.fakes import KeywordRetriever, ScriptedModel, corrections, node, plan
 from tests.openai_server import OpenAIServer, Reply, prompt_of
@@ -66,11 +67,16 @@ def test_the_history_has_own_answers_or_gold_ones(tmp_path: Path) -> None:
 def test_conversations_run_side_by_side_and_no_more_than_allowed(tmp_path: Path) -> None:
     running: list[str] = []
     most: list[int] = []
+    three = asyncio.Event()
 
     async def answer(turn: Turn) -> Outcome:
         assert turn.conversation not in running
         running.append(turn.conversation)
         most.append(len(running))
+        if len(running) == 3:
+            three.set()
+        async with asyncio.timeout(SECONDS):
+            await three.wait()
         await asyncio.sleep(0.01)
         running.remove(turn.conversation)
         return Outcome("x")

@@ -14,6 +14,7 @@ import pytest
 from langgraph_convcoa.actions.tables.process import EngineProcess
 from langgraph_convcoa.retrieval.documents.worker import Workers
 from langgraph_convcoa.text.words import words
+from tests.bounds import SECONDS
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals as on POSIX")
 
@@ -49,8 +50,8 @@ def test_ctrl_c_at_the_terminal_reaches_no_process_that_waits_for_its_next_call(
     table = tmp_path / "a.csv"
     table.write_text("n\n1\n", encoding="utf-8")
     with Workers() as workers, closing(EngineProcess("duckdb", files={"a": table})) as engine:
-        assert workers.call(words, "one", seconds=5) == ["one"]
-        assert engine.run("SELECT n FROM a", 1, 5).rows == (("1",),)
+        assert workers.call(words, "one", seconds=SECONDS) == ["one"]
+        assert engine.run("SELECT n FROM a", 1, SECONDS).rows == (("1",),)
         groups = _groups()
         assert len(groups) >= 2
         assert os.getpgid(0) not in groups
@@ -61,8 +62,8 @@ def test_the_reply_of_an_interrupted_call_is_none_to_the_next(alarm: None) -> No
         workers.start()
         signal.setitimer(signal.ITIMER_REAL, 0.5)
         with pytest.raises(KeyboardInterrupt):
-            workers.call(_sleep, 30, seconds=10)
-        assert workers.call(words, "the next", seconds=5) == ["the", "next"]
+            workers.call(_sleep, SECONDS, seconds=SECONDS)
+        assert workers.call(words, "the next", seconds=SECONDS) == ["the", "next"]
 
 
 def _sleep(seconds: float) -> None:

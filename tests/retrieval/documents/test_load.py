@@ -472,7 +472,7 @@ def test_a_file_that_is_read_in_parts_is_whole_and_within_its_limit(tmp_path: Pa
         load_documents(plain, max_bytes=len(text) - 1)
 
 
-@pytest.mark.timeout(30)  # Copying what is there with each part takes minutes, which gigabytes in parts of 8 MB would too.
+@pytest.mark.timeout(60)  # Copying what is there with each part takes minutes, which gigabytes in parts of 8 MB would too.
 def test_reading_in_parts_takes_time_in_proportion_to_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("langgraph_convcoa.retrieval.documents.load._READ_AT_ONCE", 50)
     long = write(tmp_path, "a.txt", "x" * 8_000_000)

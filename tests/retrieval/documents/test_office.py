@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import subprocess
-import sys
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +17,7 @@ from langgraph_convcoa.retrieval.documents.load import load_documents, read_file
 from langgraph_convcoa.retrieval.documents.office import read_docx, read_epub, read_pptx, read_xlsx
 from langgraph_convcoa.retrieval.documents.worker import Workers
 from tests.actions.web.site import Canary
+from tests.bounds import run_python
 from tests.retrieval.documents import packages
 
 pytest.importorskip("mammoth")
@@ -300,5 +299,4 @@ def test_reading_other_kinds_imports_no_office_package() -> None:
         "import sys; from langgraph_convcoa.retrieval.documents.load import load_documents, readable_suffixes;"
         "readable_suffixes(); print([n for n in ('mammoth', 'pptx', 'openpyxl', 'PIL') if n in sys.modules])"
     )
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
-    assert run.stdout.strip() == "[]"
+    assert run_python("-c", code).stdout.strip() == "[]"

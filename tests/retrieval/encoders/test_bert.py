@@ -6,8 +6,6 @@ import itertools
 import json
 import random
 import shutil
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -28,7 +26,7 @@ from langgraph_convcoa.retrieval.encoders.bert import Bert, OnnxBert, bert_of
 from langgraph_convcoa.retrieval.encoders.sentence_transformer import SentenceTransformerEncoder
 from langgraph_convcoa.retrieval.memory_corpus import build_memory
 from langgraph_convcoa.retrieval.query.conversation_state import turn_text
-from tests.bounds import SECONDS
+from tests.bounds import run_python
 from tests.retrieval.tiny_bert import WORDS, save_tiny_encoder
 
 STRANGE = ["", "  spaces  ", "日本語 and more", "a" * 5000, "x " * 3000, "\x00ctl\x07 zero\u200bwidth", "Ünïcode ÀÉ ß", "🎉"]
@@ -179,7 +177,7 @@ def test_documents_are_encoded_without_torch() -> None:
         "SentenceTransformerEncoder(device='cpu').encode_passages(['It was in 1843. ' * 20] * 100)\n"
         "assert 'torch' not in sys.modules\n"
     )
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=SECONDS)
+    run_python("-c", code)
 
 
 def test_a_model_in_torch_stays_in_use(saved: Path) -> None:

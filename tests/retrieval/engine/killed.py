@@ -55,7 +55,7 @@ def killed(address: str, kills: int, settlings: int) -> dict[str, Any]:
     command = [sys.executable, "-m", "tests.retrieval.engine.killed", address]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    with started(command, 800, cwd=ROOT, env=environment, **pipes) as process:
+    with started(command, 850, cwd=ROOT, env=environment, **pipes) as process:
 
         def start(count: int) -> int:
             process.stdin.write(f"{count}\n")

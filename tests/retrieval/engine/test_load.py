@@ -15,7 +15,7 @@ from langgraph_convcoa.retrieval.changes import Committed
 from langgraph_convcoa.retrieval.encoders.base import RecentEncoder
 from langgraph_convcoa.retrieval.engine.load import load_into, loading_elsewhere
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
-from tests.bounds import joined, run_in_threads, wait_until
+from tests.bounds import SECONDS, joined, run_in_threads, wait_until
 from tests.fake_encoder import WordEncoder
 from tests.memory_engine import MemoryEngine
 
@@ -115,7 +115,7 @@ class Slow(MemoryEngine):
         self.go = threading.Event()
 
     def put(self, passages):
-        assert self.go.wait(60)
+        assert self.go.wait(SECONDS)
         super().put(passages)
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import warnings
 from contextlib import suppress
 from functools import partial
@@ -14,8 +12,7 @@ import pytest
 
 from langgraph_convcoa.retrieval.engine.choose import open_engine
 from langgraph_convcoa.retrieval.engine.load import load_into, ray_load
-from tests import ROOT
-from tests.bounds import SECONDS
+from tests.bounds import run_python
 from tests.postgres_server import PASSWORD, pgvector_server
 from tests.retrieval.engine.killed import contents, documents, encoder, killed
 
@@ -29,7 +26,6 @@ def server():
         yield address
 
 
-@pytest.mark.timeout(900)
 def test_a_loader_killed_at_20_random_moments_and_run_again_loses_and_doubles_nothing(server, capsys):
     report = killed(server, KILLS, SETTLINGS)
     with capsys.disabled():
@@ -88,5 +84,4 @@ def test_workers_of_ray_load_the_same_as_one_process_though_one_of_them_is_kille
 
 def test_without_ray_nothing_of_it_is_imported():
     code = "import sys, langgraph_convcoa.retrieval.engine.load; print({'ray'} & {*sys.modules})"
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=SECONDS, check=True)
-    assert done.stdout == "set()\n"
+    assert run_python("-c", code).stdout == "set()\n"

@@ -6,6 +6,7 @@ import random
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from timeit import timeit
 
 import numpy as np
 from langchain_core.documents import Document
@@ -54,9 +55,7 @@ def passages(count: int) -> Iterator[Document]:
 
 def took(work: Callable[[], object]) -> float:
     """Seconds of processor time."""
-    start = time.process_time()
-    work()
-    return time.process_time() - start
+    return timeit(work, timer=time.process_time, number=1)
 
 
 def queries(retriever: HopfieldRetriever, questions: Sequence[str]) -> float:

@@ -1,9 +1,6 @@
 """The memory that a search of a large index takes, measured in a process of its own."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -15,8 +12,7 @@ from langgraph_convcoa.retrieval.memory_corpus import Memory, MemoryCorpus
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 from langgraph_convcoa.retrieval.scoring.patterns import Patterns, encode_patterns
 from langgraph_convcoa.retrieval.scoring.topk import search
-from tests import ROOT
-from tests.bounds import kilobytes
+from tests.bounds import kilobytes, run_python
 from tests.retrieval.conftest import BagOfWords
 
 pytestmark = pytest.mark.slow
@@ -48,20 +44,9 @@ def measure(folder):
 
 
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="reads the memory's peak where Linux shows it")
-@pytest.mark.timeout(240)
 @pytest.mark.parametrize(("dtype", "count"), [("float32", 100_000), ("int8", 100_000), ("int8", 400_000)])
 def test_a_search_takes_hardly_more_memory_than_the_patterns(tmp_path, dtype, count):
     make(tmp_path / "index", dtype, count)
     code = "import json, sys\nfrom tests.retrieval.index.test_size import measure\nprint(json.dumps(measure(sys.argv[1])))"
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path / "index")],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=220,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    size, peak = json.loads(done.stdout)
+    size, peak = json.loads(run_python("-c", code, tmp_path / "index").stdout)
     assert peak <= size + 150_000_000

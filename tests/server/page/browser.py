@@ -17,7 +17,7 @@ from tests.server.served import ANSWER, Served
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Dialog, Page
 
-MILLISECONDS = 30_000
+MILLISECONDS = 120_000
 """The longest wait for something on the page; on a busy machine a step takes a hundredth."""
 
 

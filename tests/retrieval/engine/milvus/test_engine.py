@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import socket
-import subprocess
-import sys
-import time
 from dataclasses import replace
 from typing import Any
 
@@ -18,6 +14,7 @@ from langgraph_convcoa.errors import InputError, RetrievalError
 from langgraph_convcoa.retrieval.engine.choose import open_engine
 from langgraph_convcoa.retrieval.engine.milvus.engine import Connections, MilvusEngine
 from langgraph_convcoa.retrieval.engine.milvus.rows import messages, rows_of
+from tests.bounds import SECONDS, run_python
 from tests.retrieval.engine.test_protocol import DIMENSION, axis, contents, passage
 
 
@@ -137,15 +134,14 @@ def test_an_address_becomes_what_the_client_takes():
     assert "p/w" not in repr(engine)
 
 
+@pytest.mark.timeout(SECONDS)
 def test_a_server_that_is_down_or_silent_is_given_up_within_the_time_out():
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
         for attempt in ("silent", "down"):
             engine = open_engine(f"milvus://u:hunter22@127.0.0.1:{port}/x?collection=c", timeout=1)
-            start = time.monotonic()
             with pytest.raises(RetrievalError, match=r"cannot be reached within 1 s|did not answer within 1 s") as raised:
                 engine.count()
-            assert time.monotonic() - start < 5
             assert "hunter22" not in str(raised.value)
             assert raised.value.__cause__ is None
             if attempt == "silent":
@@ -186,14 +182,8 @@ print("passages:", engine.count(), flush=True)
 @pytest.mark.slow
 def test_an_idle_connection_to_a_file_is_not_pinged_until_its_server_closes_it(tmp_path):
     # Three pings of 10 s each, unanswered by data, were "too_many_pings": what was asked just then failed as unreachable.
-    ended = subprocess.run(
-        [sys.executable, "-c", _IDLE, f"milvus+file://{tmp_path}/idle.db?collection=idle"],
-        env={**os.environ, "GRPC_VERBOSITY": "debug", "GRPC_TRACE": "http_keepalive"},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=True,
-    )
+    address, traced = f"milvus+file://{tmp_path}/idle.db?collection=idle", {"GRPC_TRACE": "http_keepalive"}
+    ended = run_python("-c", _IDLE, address, GRPC_VERBOSITY="debug", **traced)
     assert ended.stdout == "passages: 0\n"
     # The trace speaks: timers are there, but no ping was sent and answered.
     assert "Keepalive ping cancelled" in ended.stderr

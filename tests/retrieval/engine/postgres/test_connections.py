@@ -5,12 +5,12 @@ from __future__ import annotations
 import threading
 
 from langgraph_convcoa.retrieval.engine.postgres.connections import _MOST, Connections, Rows
-from tests.bounds import run_in_threads
+from tests.bounds import SECONDS, run_in_threads
 
 
 def test_after_a_restart_of_the_server_no_kept_connection_costs_a_question(pgvector, connection):
     connections = Connections(pgvector, timeout=30, label="It")
-    together, found = threading.Barrier(_MOST, timeout=30), list[int]()
+    together, found = threading.Barrier(_MOST, timeout=SECONDS), list[int]()
 
     def ask(cursor: Rows) -> None:
         found.append(cursor.execute("SELECT pg_backend_pid()").fetchall()[0][0])
@@ -19,7 +19,7 @@ def test_after_a_restart_of_the_server_no_kept_connection_costs_a_question(pgvec
     run_in_threads([lambda: connections.run(ask)] * _MOST)
     assert len({*found}) == len(connections._kept) == _MOST
     for process in found:
-        connection.execute("SELECT pg_terminate_backend(%s, 5000)", [process])
+        connection.execute("SELECT pg_terminate_backend(%s, 60000)", [process])
     assert connections.run(lambda cursor: cursor.execute("SELECT 1").fetchall()) == [(1,)]
     assert len(connections._kept) == 1
     connections.close()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import socket
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -17,9 +16,12 @@ from langgraph_convcoa.errors import InputError, RetrievalError
 from langgraph_convcoa.retrieval.engine.choose import open_engine
 from langgraph_convcoa.retrieval.engine.postgres.connections import _MOST
 from langgraph_convcoa.retrieval.engine.postgres.engine import PostgresEngine
-from tests.bounds import run_in_threads
+from tests.bounds import SECONDS, run_in_threads
 from tests.postgres_server import PASSWORD
 from tests.retrieval.engine.test_protocol import DIMENSION, axis, passage
+
+# A server that is not given up would be waited for without an end.
+pytestmark = pytest.mark.timeout(SECONDS)
 
 
 @pytest.fixture
@@ -130,10 +132,8 @@ def test_an_engine_that_takes_a_connection_and_says_nothing_is_given_up():
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
         engine = open_engine(f"postgresql://u:pw@127.0.0.1:{port}/x?collection=c", timeout=1)
-        start = time.monotonic()
         with pytest.raises(RetrievalError, match="did not answer within 1 s"):
             engine.count()
-        assert time.monotonic() - start < 5
 
 
 @contextmanager
@@ -149,14 +149,12 @@ def stopped(processes: list[int]) -> Iterator[None]:
 
 @pytest.mark.skipif(os.getuid() != 0, reason="the server runs as another user, whose processes only root may stop")
 def test_a_server_that_stands_still_is_given_up(engine, connection):
-    engine._connections.timeout = 1
     engine.put([passage("x")])
     [[process]] = engine._connections.run(lambda cursor: cursor.execute("SELECT pg_backend_pid()").fetchall())
-    with stopped([process]):
-        start = time.monotonic()
-        with pytest.raises(RetrievalError, match="did not answer within 1 s"):
-            engine.search(axis(0), 1)
-        assert time.monotonic() - start < 5
+    engine._connections.timeout, patience = 1, engine._connections.timeout
+    with stopped([process]), pytest.raises(RetrievalError, match="did not answer within 1 s"):
+        engine.search(axis(0), 1)
+    engine._connections.timeout = patience
     assert engine.search(axis(0), 1) == [["x"]]
 
 
@@ -180,15 +178,16 @@ def test_an_engine_that_is_full_says_so_and_keeps_what_it_had(engine, connection
 
 def test_an_engine_that_is_busy_is_given_up_and_works_again_later(engine, connection, address):
     engine.put([passage("x")])
-    impatient = open_engine(address, timeout=0.5)
+    impatient = open_engine(address)
     impatient.open(DIMENSION, "test")
+    patience = impatient.timeout
+    impatient.timeout = impatient._connections.timeout = 0.5
     with connection.transaction():
         connection.execute(f"LOCK TABLE {engine._sql.tables['passages']}")
         for ask in (lambda: impatient.search(axis(0), 1), lambda: impatient.put([passage("y")])):
-            start = time.monotonic()
             with pytest.raises(RetrievalError, match="did not answer within"):
                 ask()
-            assert time.monotonic() - start < 5
+    impatient.timeout = impatient._connections.timeout = patience
     assert impatient.search(axis(0), 1) == [["x"]]
     assert impatient.count() == 1
     impatient.close()

@@ -19,7 +19,7 @@ from langgraph_convcoa.retrieval.changes import Committed
 from langgraph_convcoa.retrieval.engine.choose import open_engine
 from langgraph_convcoa.retrieval.engine.load import load_into
 from langgraph_convcoa.retrieval.engine.postgres.engine import PostgresEngine
-from tests.bounds import joined, run_in_threads, wait_until
+from tests.bounds import SECONDS, joined, run_in_threads, wait_until
 from tests.fake_encoder import WordEncoder
 from tests.retrieval.engine.test_protocol import DIMENSION, axis, passage
 
@@ -42,7 +42,7 @@ def waiting(connection: Any, table: str) -> list[int]:
 
 
 def test_the_last_of_several_loads_builds_the_indexes_and_none_waits_for_another(address, caplog):
-    one, other = opened(address), opened(address, timeout=1)
+    one, other = opened(address), opened(address, timeout=30)
     with other.loading():
         other.put([passage("a0", words="apple")])
         with one.loading():
@@ -93,7 +93,7 @@ def test_a_load_that_died_keeps_nobody_from_building(address, connection):
 
 def test_a_load_that_begins_while_indexes_are_built_waits_for_them(address, connection, caplog):
     opened(address).close()
-    engine = opened(address, timeout=1)
+    engine = opened(address, timeout=30)
     key = ["convcoa load " + engine.collection]
     connection.execute("SELECT pg_advisory_lock(hashtextextended(%s, 1))", key)
     done: list[int] = []
@@ -117,7 +117,7 @@ def test_a_load_that_begins_while_indexes_are_built_waits_for_them(address, conn
 
 def test_more_threads_than_connections_load_over_one_engine(address):
     engine = opened(address)
-    started = threading.Barrier(10, timeout=30)
+    started = threading.Barrier(10, timeout=SECONDS)
 
     def load(number: int) -> None:
         with engine.loading():
@@ -187,7 +187,7 @@ def test_ended_while_indexes_are_built_all_that_was_loaded_stands_and_the_next_l
 
     thread = threading.Thread(target=blocked, daemon=True)
     thread.start()
-    assert held.wait(30)
+    assert held.wait(SECONDS)
     with caplog.at_level(logging.WARNING), pytest.raises(error) as raised:
         load_into(engine, documents, WordEncoder())
     joined([thread])
