@@ -111,7 +111,7 @@ def test_graphs_share_one_default_verifier():
 
 
 def test_words_that_both_texts_have_are_told_apart(made):
-    tokenizer = as_verifier(str(made))._load()[1]
+    tokenizer = Bert.open(made.parent / "base").tokenizer
     claim, premise = "The river stores books", "A book is stored"
     found = token_types(tokenizer.encode(claim, premise), claim, premise)
     assert found == [0, *(0, 0, 2, 2), 0, *(1, 3, 1, 3), 1], "[CLS], claim, [SEP], premise, [SEP]"
