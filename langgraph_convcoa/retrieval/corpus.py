@@ -26,6 +26,7 @@ from langgraph_convcoa.retrieval.scoring.patterns import Patterns, PatternType
 if TYPE_CHECKING:
     from langgraph_convcoa.retrieval.graph.index import GraphFollower
     from langgraph_convcoa.retrieval.graph.settings import GraphSettings
+    from langgraph_convcoa.retrieval.reranker import Reranker
 
 # Passages, by their numbers in a view or by their keys.
 Numbers: TypeAlias = npt.NDArray[np.int64]
@@ -74,6 +75,8 @@ class Query:
     filter: Filter | None = None
     score_threshold: float | None = None
     graph: GraphSettings | None = None
+    rerank: int = 0  # Passages that the reranker reads for each question.
+    reranker: Reranker | None = None
 
     def one(self, row: int) -> Query:
         """The query for one of the questions."""

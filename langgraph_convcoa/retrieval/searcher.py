@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import itertools
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -12,11 +13,14 @@ import numpy as np
 from langchain_core.documents import Document
 
 from langgraph_convcoa.retrieval.corpus import Corpus, Numbers, Passage, Query, View
+from langgraph_convcoa.retrieval.documents.split import pattern_text
 from langgraph_convcoa.retrieval.encoders.base import Vectors
 from langgraph_convcoa.retrieval.graph.index import Links
 from langgraph_convcoa.retrieval.graph.walk import FIRST, Walk, walk
+from langgraph_convcoa.retrieval.reranker import conversation_text
 from langgraph_convcoa.retrieval.scoring.patterns import Mask
-from langgraph_convcoa.retrieval.scoring.topk import Ranking, associate, score, search
+from langgraph_convcoa.retrieval.scoring.topk import Ranking, Scores, associate, score, search
+from langgraph_convcoa.text.words import is_english
 
 _LONGEST_GAP = 20  # Two parts of a document are neighbours if at most this many characters of white space are between them.
 _OF_THE_QUESTION = frozenset({"score", "certified", "quote", "association", "graph_path"})
@@ -62,19 +66,42 @@ def find(corpus: Corpus, view: View, query: Query, *, paths: bool = False) -> li
         return [[] for _ in query.questions]
     extra = _lexical(corpus, view, query)
     graph = corpus.graph.links(view) if query.graph is not None and corpus.graph is not None else None
-    first = query.k if graph is None else max(query.k, FIRST)
+    first = max(query.k, query.rerank if graph is None else FIRST)
     # Computed once: a filter may read all metadata.
     allowed = view.allowed(query.filter)
     found: list[list[Hit]] = []
     weights = {"beta": query.beta, "passage_weight": query.passage_weight}
     for row, ranking in enumerate(search(view.patterns, query.states, k=first, allowed=allowed, extra=extra, **weights)):
+        one = query.one(row)
+        ranking, order = _reranked(view, one, ranking)
         if graph is None:
-            found.append(_hits(corpus, view, query, ranking))
+            found.append(_hits(corpus, view, one, _first(ranking, query.k)))
             continue
-        ranking, walked = _walked(view, query.one(row), ranking, graph, None if extra is None else extra[row], allowed)
-        hits = _hits(corpus, view, query, ranking)
+        ranking, walked = _walked(view, one, ranking, order, graph, None if extra is None else extra[row], allowed)
+        hits = _hits(corpus, view, one, ranking)
         found.append(_with_paths(view, hits, walked, graph[1]) if paths else hits)
     return found
+
+
+def _reranked(view: View, query: Query, ranking: Ranking) -> tuple[Ranking, Scores]:
+    """The ranking with its first passages in the order of score + weight * logit, and these sums for all passages.
+
+    A passage that the reranker does not read has the lowest logit of those that it reads. The scores stay those of the search.
+    """
+    reranker, count = query.reranker, min(query.rerank, len(ranking.indices))
+    if reranker is None or count < 2:
+        return ranking, ranking.scores
+    texts = [pattern_text(passage.document) for passage in view.fetch(ranking.indices[:count].tolist())]
+    if not is_english(query.questions[0], texts[0]):
+        return ranking, ranking.scores
+    logits = np.asarray(reranker.logits(conversation_text(query.questions[0], query.turns[0]), texts), dtype=np.float64)
+    sums = ranking.scores + reranker.weight * np.pad(logits, (0, len(ranking.indices) - count), constant_values=logits.min())
+    order = np.argsort(-sums, kind="stable")
+    return replace(ranking, indices=ranking.indices[order], scores=ranking.scores[order]), sums[order]
+
+
+def _first(ranking: Ranking, k: int) -> Ranking:
+    return replace(ranking, indices=ranking.indices[:k], scores=ranking.scores[:k])
 
 
 def _hits(corpus: Corpus, view: View, query: Query, ranking: Ranking) -> list[Hit]:
@@ -107,12 +134,21 @@ def _lexical(corpus: Corpus, view: View, query: Query) -> Vectors | None:
 
 
 def _walked(
-    view: View, query: Query, ranking: Ranking, graph: tuple[Links, Numbers], extra: Vectors | None, allowed: Mask
+    view: View,
+    query: Query,
+    ranking: Ranking,
+    order: Scores,
+    graph: tuple[Links, Numbers],
+    extra: Vectors | None,
+    allowed: Mask,
 ) -> tuple[Ranking, Walk]:
-    """Rank the passages that a walk reached, by mass, before the others. The scores stay those of the search."""
+    """The passages that a walk reached, by their mass, then the others. The scores are those of the search.
+
+    `order` has the numbers that the ranking is sorted by.
+    """
     assert query.graph is not None
     links, numbers = graph
-    walked = walk(links, query.questions[0], np.searchsorted(numbers, ranking.indices), ranking.scores, query.graph)
+    walked = walk(links, query.questions[0], np.searchsorted(numbers, ranking.indices), order, query.graph)
     mass = walked.passages if allowed is None else np.where(allowed[numbers], walked.passages, 0)
     reached = np.flatnonzero(mass)
     # Passages with equal mass stay in the order of their numbers.

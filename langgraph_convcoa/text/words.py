@@ -46,6 +46,7 @@ CLOSING = "\"'”’»)\\]"  # Signs that may follow a sign of `STOPS`, for a ch
 ENDED = re.compile(rf"[{STOPS}:;…][{CLOSING}*_]*+\s*+\Z")
 """Matches the end of a text whose last sentence is complete or ends in a colon, a semicolon or …"""
 LIST_MARK = r"(?:[-*•–]|\(?\d{1,3}[.)])"  # The pattern of the mark at the start of a list item.
+_FEW_WORDS = 12  # A text of fewer words counts as English.
 _WINDOW = 4_000  # Number of characters that are split at once; also the maximum length of a sentence.
 
 
@@ -120,6 +121,21 @@ class Word(NamedTuple):
 def words(text: str) -> list[str]:
     """Lower-cased words of a text in order, without punctuation and the commas of thousands."""
     return [word.lower() for word in _raw_words(text)]
+
+
+def is_english(text: str, context: str) -> bool:
+    """Whether enough words of a text, or of the text and its context together, are English function words.
+
+    A short text counts as English. A text with a fifth of function words does too, since its context may be a table. Words of
+    one letter do not count: other languages have them too.
+    """
+    both = f"{text} {context}"
+    letters = sum(map(str.isalpha, both))
+    if sum(character.isascii() and character.isalpha() for character in both) < 0.7 * letters:
+        return False
+    own, found = words(text), words(both)
+    shares = [sum(len(word) > 1 and word in STOP_WORDS for word in one) / max(1, len(one)) for one in (own, found)]
+    return shares[0] >= 0.2 or len(found) < _FEW_WORDS or shares[1] > 0.08
 
 
 def content_words(text: str) -> list[str]:

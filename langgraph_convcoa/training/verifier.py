@@ -21,6 +21,7 @@ from transformers import AutoModel, Trainer, TrainingArguments
 
 from langgraph_convcoa.datasets.labelled_claims import LabelledClaim
 from langgraph_convcoa.errors import InputError, RetrievalError, check_least, first_line
+from langgraph_convcoa.retrieval.cross_encoder import save_text_pairs, token_types
 from langgraph_convcoa.retrieval.encoders.base import DEFAULT_ENCODER
 from langgraph_convcoa.retrieval.encoders.bert import location_of
 from langgraph_convcoa.retrieval.encoders.sentence_transformer import quiet
@@ -28,7 +29,7 @@ from langgraph_convcoa.retrieval.query.query_encoder import Differences
 from langgraph_convcoa.training.trainer import Unfinished, check_packages, run
 from langgraph_convcoa.verification.answer_check import judge
 from langgraph_convcoa.verification.premise import Evidence
-from langgraph_convcoa.verification.trained import TrainedVerifier, save_verifier, token_types
+from langgraph_convcoa.verification.trained import TrainedVerifier
 
 MODEL = "verifier.safetensors"
 _CHECKPOINTS, _SETTINGS = "checkpoints", "training.json"
@@ -289,13 +290,14 @@ def _export(network: VerifierNetwork, path: Path, base: str, held_out: Sequence[
     head = np.asarray(network.head.weight[0].detach().cpu().numpy(), dtype=np.float32)
     bias = float(network.head.bias.detach()[0])
     shared = network.shared.detach().cpu().numpy()
-    save_verifier(path, weights, head, bias, shared, 0.5, base)
+    save_text_pairs(path, "verifier", 0.5, weights, head, bias, shared, base)
     # T = 1 refuses every claim as a whole, so that long claims are also judged by their clauses, as in a graph.
     judged = TrainedVerifier(path, threshold=1.0)
     true = [claim for claim in held_out if claim.supported]
     scores = sorted(judge([claim.claim], Evidence(claim.evidence), judged)[0].score for claim in true)
     lowest = scores[int((1 - _ACCEPTED) * len(scores))] if scores else 0.5
-    save_verifier(path, weights, head, bias, shared, round(min(0.95, max(0.05, lowest)), 2), base)
+    threshold = round(min(0.95, max(0.05, lowest)), 2)
+    save_text_pairs(path, "verifier", threshold, weights, head, bias, shared, base)
     return TrainedVerifier(path)
 
 

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from langgraph_convcoa.errors import RetrievalError
+from langgraph_convcoa.retrieval.cross_encoder import save_text_pairs, token_types
 from langgraph_convcoa.retrieval.encoders.bert import Bert
-from langgraph_convcoa.verification.trained import TrainedVerifier, as_verifier, save_verifier, token_types
+from langgraph_convcoa.verification.trained import TrainedVerifier, as_verifier
 from langgraph_convcoa.verification.verifier import Verifier
 from tests.retrieval.tiny_bert import save_tiny_encoder
 
@@ -27,7 +28,7 @@ def made(tmp_path: Path) -> Path:
     }
     head = chance.standard_normal(2 * bert.dimension).astype(np.float32)
     shared = chance.standard_normal((2, bert.dimension)).astype(np.float32)
-    save_verifier(tmp_path / "verifier.safetensors", weights, head, 0.25, shared, 0.4, base)
+    save_text_pairs(tmp_path / "verifier.safetensors", "verifier", 0.4, weights, head, 0.25, shared, base)
     return tmp_path / "verifier.safetensors"
 
 
@@ -47,7 +48,8 @@ def test_it_computes_what_torch_computes(made, tmp_path):
         if name in stored:
             scales = stored.get(f"{name}.scale", np.float32(1))
             parameter.data.add_(torch.from_numpy(stored[name].astype(np.float32) * scales))
-    tokenizer = verifier._load()[1]
+    tokenizer = Bert.open(tmp_path / "base").tokenizer
+    tokenizer.enable_truncation(64, strategy="longest_first")
     for share, claim, premise in zip(found, CLAIMS, PREMISES, strict=True):
         one = tokenizer.encode(claim, premise)
         types = torch.tensor(token_types(one, claim, premise))
@@ -109,7 +111,7 @@ def test_graphs_share_one_default_verifier():
 
 
 def test_words_that_both_texts_have_are_told_apart(made):
-    tokenizer = as_verifier(str(made))._load()[1]
+    tokenizer = Bert.open(made.parent / "base").tokenizer
     claim, premise = "The river stores books", "A book is stored"
     found = token_types(tokenizer.encode(claim, premise), claim, premise)
     assert found == [0, *(0, 0, 2, 2), 0, *(1, 3, 1, 3), 1], "[CLS], claim, [SEP], premise, [SEP]"

@@ -1,0 +1,169 @@
+"""Rerankers: the best passages of a search, read together with the question."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from functools import cache, partial
+from importlib.resources import as_file, files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from langgraph_convcoa.errors import InputError, RetrievalError, first_line
+from langgraph_convcoa.retrieval.cross_encoder import LONGEST, TextPairs
+
+if TYPE_CHECKING:
+    from sentence_transformers import CrossEncoder
+
+RERANKED = 20
+_FILE = "reranker.safetensors"
+_BATCH = 32
+_WORDS, _OF_A_TURN, _LEAST = 64, 24, 4
+
+
+@runtime_checkable
+class Reranker(Protocol):
+    """A judge of passages.
+
+    Attributes:
+        weight: The factor of a logit that is added to the score of the search.
+    """
+
+    @property
+    def weight(self) -> float: ...
+
+    def logits(self, question: str, passages: Sequence[str]) -> Sequence[float]:
+        """How well each passage answers the question: the logit of a probability."""
+        ...
+
+
+class TrainedReranker:
+    """Three layers of the default encoder that read a question with its turns and a passage (`TextPairs`).
+
+    RetrievalError on first use if the file or the encoder is missing, damaged, or does not fit.
+
+    Example:
+        >>> TrainedReranker("my/reranker.safetensors")
+        TrainedReranker('my/reranker.safetensors')
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self._loaded: TextPairs | None = None
+        self._lock = threading.Lock()
+
+    def __repr__(self) -> str:
+        return f"TrainedReranker({str(self.path)!r})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return TrainedReranker, (str(self.path),)
+
+    @property
+    def weight(self) -> float:
+        """The weight that was chosen when the reranker was trained."""
+        return self._network().number
+
+    def logits(self, question: str, passages: Sequence[str]) -> list[float]:
+        return [float(logit) for logit in self._network().logits([question] * len(passages), passages)]
+
+    def _network(self) -> TextPairs:
+        with self._lock:
+            if self._loaded is None:
+                self._loaded = TextPairs(self.path, "reranker")
+            return self._loaded
+
+
+class CrossEncoderReranker:
+    """A sentence-transformers `CrossEncoder` with one output; loaded on first use, RetrievalError if it cannot be.
+
+    Example:
+        >>> CrossEncoderReranker("cross-encoder/ms-marco-MiniLM-L6-v2")
+        CrossEncoderReranker('cross-encoder/ms-marco-MiniLM-L6-v2', weight=0.1)
+    """
+
+    def __init__(self, name: str, *, weight: float = 0.1, device: str | None = None) -> None:
+        self.name, self.weight, self.device = name, weight, device
+        self._model: CrossEncoder | None = None
+        self._lock = threading.Lock()
+
+    def __repr__(self) -> str:
+        return f"CrossEncoderReranker({self.name!r}, weight={self.weight})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return partial(CrossEncoderReranker, self.name, weight=self.weight, device=self.device), ()
+
+    def logits(self, question: str, passages: Sequence[str]) -> list[float]:
+        pairs = [(question, passage[:LONGEST]) for passage in passages]
+        # Fast tokenizers keep their truncation as state, so one batch is read at a time.
+        with self._lock:
+            if self._model is None:
+                self._model = self._opened()
+            import torch
+
+            identity = torch.nn.Identity()
+            found = self._model.predict(pairs, batch_size=_BATCH, activation_fn=identity, show_progress_bar=False)
+        logits = np.asarray(found, dtype=np.float64)
+        if logits.shape != (len(pairs),) or not np.isfinite(logits).all():
+            raise RetrievalError(f"The reranker {self.name!r} must give one finite number for a passage; use another one.")
+        return [float(logit) for logit in logits]
+
+    def _opened(self) -> CrossEncoder:
+        try:
+            from sentence_transformers import CrossEncoder
+
+            return CrossEncoder(self.name, device=self.device)
+        # The hub, the file formats and torch raise errors of many types; all mean that there is no model.
+        except Exception as error:
+            reason = f"The reranker {self.name!r} cannot be loaded ({first_line(error)})"
+            raise RetrievalError(f"{reason}: name another CrossEncoder or its folder, or use rerank=0.") from error
+
+
+def as_reranker(reranker: Reranker | str) -> Reranker:
+    """The reranker of this name; an object with `logits` is returned unchanged.
+
+    "default" is the package's own, a file `*.safetensors` a `TrainedReranker`. Any other name is the name or the folder of a
+    sentence-transformers `CrossEncoder`. Raises InputError for anything else.
+
+    Example:
+        >>> as_reranker("cross-encoder/ms-marco-MiniLM-L6-v2")
+        CrossEncoderReranker('cross-encoder/ms-marco-MiniLM-L6-v2', weight=0.1)
+    """
+    if reranker == "default":
+        return default_reranker()
+    if isinstance(reranker, str) and reranker.endswith(".safetensors"):
+        return TrainedReranker(reranker)
+    if isinstance(reranker, str) and reranker.strip():
+        return CrossEncoderReranker(reranker)
+    if not isinstance(reranker, str) and isinstance(reranker, Reranker):
+        return reranker
+    known = '"default", the name of a CrossEncoder, or an object with `logits` and `weight`'
+    raise InputError(f"reranker must be {known}, not {reranker!r:.60}.")
+
+
+@cache
+def default_reranker() -> TrainedReranker:
+    """The reranker that comes with the package; it was trained on English."""
+    with as_file(files(__package__) / _FILE) as path:
+        return TrainedReranker(path)
+
+
+def conversation_text(question: str, turns: Sequence[tuple[str, str]]) -> str:
+    """A question with the turns before it, newest first, in at most 64 words.
+
+    Args:
+        question: The question.
+        turns: Earlier questions and answers, oldest first.
+
+    Example:
+        >>> conversation_text("Since when?", [("Who runs the mill?", "Ada Berg."), ("Where is it?", "In Leith.")])
+        'Since when? || Where is it? In Leith. || Who runs the mill? Ada Berg.'
+    """
+    found = question.split()[:_WORDS]
+    for asked, answer in reversed(turns):
+        room = _WORDS - len(found) - 1
+        if room < _LEAST:
+            break
+        found += ["||", *(asked.split()[:_OF_A_TURN] + answer.split()[:_OF_A_TURN])[:room]]
+    return " ".join(found)
