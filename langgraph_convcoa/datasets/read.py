@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
@@ -15,14 +14,13 @@ from langchain_core.documents import Document
 from langgraph_convcoa.datasets.formats import conversations, questions
 from langgraph_convcoa.datasets.formats.conversations import is_beir, page_of, query_files, read_beir, resolve_pages
 from langgraph_convcoa.datasets.queries import Dataset, Entries, Query, passage, split_of, split_part, splits_of
-from langgraph_convcoa.datasets.rows import Row, json_document, json_lines, table_rows, text_lines
+from langgraph_convcoa.datasets.rows import Row, json_document, json_lines, table_rows
 from langgraph_convcoa.errors import InputError
 
 Needed = Literal["required", "optional"]
 KNOWN = (
     "a folder of queries.jsonl and corpus.jsonl (gzipped or not), or files of QReCC, TopiOCQA, QuAC, CoQA, MTRAG, "
-    "WebQuestions, BIG-bench, Social IQa, TruthfulQA, StrategyQA, FEVER, ASQA, HotpotQA, 2WikiMultiHopQA, "
-    "MuSiQue, CompMix or TimeQuestions"
+    "HotpotQA, 2WikiMultiHopQA or MuSiQue; write other questions as queries.jsonl"
 )
 _FIELDS = ("id", "question", "history", "gold", "rewrite", "answer", "answers", "split", "conversation_id")
 _TURN = {"Conversation_no", "Turn_no", "Question"}
@@ -33,20 +31,10 @@ _FORMATS: tuple[tuple[Callable[[Row], bool] | set[str], Callable[[Row], Entries]
     (conversations.is_quac, conversations.read_quac),
     ({"story", "questions", "answers"}, conversations.read_coqa),
     ({"task_id", "input", "contexts"}, conversations.read_mtrag_task),
-    ({questions.TASK, "input"}, questions.read_bigbench),
-    ({"context", "question", *questions.SOCIAL_ANSWERS}, questions.read_socialiqa),
-    ({"id", "claim"}, questions.read_fever),
-    (questions.is_webquestions, questions.read_webquestions),
-    ({"qid", "question"}, questions.read_strategyqa),
-    ({"ambiguous_question"}, questions.read_asqa),
     ({"question", "context", "supporting_facts"}, questions.read_hotpotqa),
     ({"id", "question", "paragraphs"}, questions.read_musique),
-    ({"question", "entities", "answers"}, questions.read_compmix),
-    ({"Id", "Question", "Answer", "Temporal question type"}, questions.read_timequestions),
 )
-"""For each format: the keys, or a function, that recognise a file's first row, and the reader of the rows."""
-_JOINED = {questions.read_socialiqa: questions.join_labels, questions.read_strategyqa: questions.join_paragraphs}
-"""For formats of several files, the function that joins their rows."""
+"""How the first row of a file shows the format (by keys, or by a function), and the reader of its rows."""
 _ID_KEYS = ("id", "_id", "passage_id")
 _TEXT_KEYS = ("text", "contents")
 _QUESTIONS = re.compile(r"^queries\.jsonl|_(?:lastturn|questions|rewrite)\.jsonl$")
@@ -166,16 +154,10 @@ def _unique(queries: Iterable[Query]) -> list[Query]:
 def _read_published(path: Path) -> Entries | None:
     """The questions and passages of a file in a published format; None for other files."""
     name = path.name.removesuffix(".gz")
-    if not path.is_file() or path.name.endswith(questions.PARAGRAPHS):
+    if not path.is_file():
         return None
     first: Any = None
     rows: Iterator[Row] = iter(())
-    if name.endswith(".csv"):
-        # Only the names of the columns are read: the folder may hold tables that are no data set.
-        _, names = next(text_lines(path), (1, ""))
-        # For csv a lone carriage return ends a line too.
-        known = set(next(csv.reader(names.splitlines()), [])) >= questions.TRUTHFULQA
-        return _entries(path, table_rows(path, ","), questions.read_truthfulqa) if known else None
     if name.endswith(".json"):
         places = list(_places(path, json_document(path)))
         first, rows = places[0][0] if places else None, (Row(value, where) for value, where in places)
@@ -191,33 +173,17 @@ def _read_published(path: Path) -> Entries | None:
 def _entries(path: Path, rows: Iterable[Row], read: Callable[[Row], Entries]) -> Entries:
     """The questions and passages in the rows of a file. Questions get the split of the file and the place of their row."""
     split = split_of(path)
-    for number, row in enumerate(_JOINED[read](path, rows) if read in _JOINED else rows, 1):
-        row.split, row.number = split, number
+    for row in rows:
+        row.split = split
         for entry in read(row):
             yield replace(entry, split=entry.split or split, where=row.where) if isinstance(entry, Query) else entry
 
 
 def _places(path: Path, value: Any) -> Iterator[tuple[Any, str]]:
-    """The entries of a JSON file with their places. The file is a list, holds a list, or holds parts with entries by id."""
-    if isinstance(value, list):
-        yield from ((entry, f"{path}, item {number}") for number, entry in enumerate(value, 1))
-        return
-    if not isinstance(value, dict):
-        return
-    for key, label in (("data", "item"), ("examples", "example")):
-        if isinstance(value.get(key), list):
-            task = {questions.TASK: str(value.get("name") or path.name.partition(".")[0])} if key == "examples" else {}
-            for number, entry in enumerate(value[key], 1):
-                yield (entry | task if isinstance(entry, dict) else entry), f"{path}, {label} {number}"
-            return
-    parts = [part for part in value.values() if isinstance(part, dict) and part]
-    if any(isinstance(one := next(iter(part.values())), dict) and "ambiguous_question" in one for part in parts):
-        for split, part in value.items():
-            if not isinstance(part, dict):
-                raise InputError(f"{path}: {split!r} must be an object of questions by id.")
-            for identity, entry in part.items():
-                named = {"sample_id": identity, "split": split}
-                yield (entry | named if isinstance(entry, dict) else entry), f"{path}, {split} {identity}"
+    """The entries of a JSON file with their places. The file is a list, or holds one as `data`."""
+    entries = value.get("data") if isinstance(value, dict) else value
+    for number, entry in enumerate(entries if isinstance(entries, list) else (), 1):
+        yield entry, f"{path}, item {number}"
 
 
 def stream_passages(path: str | Path) -> Iterator[Document]:

@@ -17,7 +17,7 @@ from langgraph_convcoa.errors import InputError
 class Row(dict[str, Any]):
     """A JSON object or a table's row; its methods check a field and return it. `where` is like "FILE, line N".
 
-    Rows of published files also have the `split` of the file and their `number` in it.
+    Rows of published files also have the `split` of the file.
 
     Raises InputError if the value is not an object, or a field does not have the type that a method returns.
     """
@@ -26,7 +26,7 @@ class Row(dict[str, Any]):
         if not isinstance(value, dict):
             raise InputError(f"{where}: must be a JSON object.")
         super().__init__(value)
-        self.where, self.split, self.number = where, "", 0
+        self.where, self.split = where, ""
 
     def error(self, message: str) -> InputError:
         """An error that names the row."""
@@ -110,9 +110,9 @@ def json_document(path: Path) -> Any:
         raise InputError(f"{path}: not JSON that can be read ({error}).") from None
 
 
-def table_rows(path: Path, delimiter: str = "\t") -> Iterator[Row]:
-    """The rows of a CSV or TSV file, read as they are needed. The first line names the fields."""
-    reader = csv.reader((text for _, text in text_lines(path)), delimiter=delimiter)
+def table_rows(path: Path) -> Iterator[Row]:
+    """The rows of a TSV file under the names of its first line, read as they are needed."""
+    reader = csv.reader((text for _, text in text_lines(path)), delimiter="\t")
     try:
         names = _long_row(reader) or []
         while (row := _long_row(reader)) is not None:
@@ -123,7 +123,7 @@ def table_rows(path: Path, delimiter: str = "\t") -> Iterator[Row]:
                 raise InputError(f"{where}: {len(row)} fields where the first line names {len(names)}.")
             yield Row(dict(zip(names, row, strict=True)), where)
     except csv.Error as error:
-        raise InputError(f"{path}, line {reader.line_num}: not {'TSV' if delimiter == chr(9) else 'CSV'} ({error}).") from None
+        raise InputError(f"{path}, line {reader.line_num}: not TSV ({error}).") from None
 
 
 def _long_row(reader: Iterator[list[str]]) -> list[str] | None:

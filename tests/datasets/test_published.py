@@ -221,7 +221,7 @@ def test_the_form_of_beir(tmp_path):
     ("value", "message"),
     [
         ({"some": "thing"}, "no known format"),
-        ([{"Question": "Who?"}], "QReCC, TopiOCQA, QuAC, CoQA, MTRAG, WebQ.*, MuSiQue, CompMix or TimeQuestions"),
+        ([{"Question": "Who?"}], "QReCC, TopiOCQA, QuAC, CoQA, MTRAG, HotpotQA, 2WikiMultiHopQA or MuSiQue"),
         ([], "no known format"),
         ([turn(1, "Who?", Rewrite="x"), 3], r"file\.json, item 2: must be a JSON object"),
         ([turn(1, "", Rewrite="x")], r"file\.json, item 1: `Question`"),
