@@ -17,7 +17,6 @@ from langgraph_convcoa.retrieval.cross_encoder import LONGEST, TextPairs
 if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder
 
-RERANKED = 20
 _FILE = "reranker.safetensors"
 _BATCH = 32
 _WORDS, _OF_A_TURN, _LEAST = 64, 24, 4

@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from numbers import Real
 from pathlib import Path
-from typing import Any, NoReturn, Self, cast
+from typing import Any, NoReturn, Self
 
 from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
@@ -20,7 +20,7 @@ from langchain_core.tools import BaseTool
 from langchain_core.vectorstores import VectorStore
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, SkipValidation, ValidationError
 
-from langgraph_convcoa.errors import InputError, RetrievalError
+from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.retrieval.corpus import ATTEMPTS, Corpus, Query, StaleSnapshot, View
 from langgraph_convcoa.retrieval.editing import EditableRetriever, as_cache, checked_documents, text_documents
 from langgraph_convcoa.retrieval.encoders.base import Encoder
@@ -39,12 +39,11 @@ from langgraph_convcoa.retrieval.query.conversation_state import History, StateE
 from langgraph_convcoa.retrieval.query.model import (
     MODEL_FOLDER,
     RetrieverModel,
-    is_default_encoder,
     model_for,
     opened_model,
     stated_model,
 )
-from langgraph_convcoa.retrieval.reranker import RERANKED, Reranker, as_reranker, default_reranker
+from langgraph_convcoa.retrieval.reranker import Reranker, as_reranker
 from langgraph_convcoa.retrieval.scoring.patterns import PatternType
 from langgraph_convcoa.retrieval.scoring.topk import check_settings
 from langgraph_convcoa.retrieval.searcher import Hit, find, hit_document, joined, surroundings
@@ -80,10 +79,10 @@ class HopfieldRetriever(EditableRetriever):
         graph: True or `GraphSettings` ranks passages by a walk along the evidence graph, from the best passages and the names
             in the question. Scores stay those of the search, so they need not descend. A raised passage has the walk's way to
             it under `graph_path`. Vector stores, engines, and indexes that were made without a graph have no graph.
-        rerank: The number of passages that the reranker reads with the question; 0 for none. They are ranked by the score plus
-            the weighted logit; `score` stays that of the search and need not descend, and `certified` is about the search.
-        reranker: "default" (in the package), the name of a sentence-transformers `CrossEncoder`, or a `Reranker`. None means
-            "default" with the default encoder, else no reranking. It is not saved.
+        rerank: How many passages the reranker reads with the question, such as 20; 0 for none. They are ranked by the score
+            plus the weighted logit. `score` stays that of the search and need not descend, and `certified` is about the
+            search. It helped on encyclopaedic and multi-hop questions, and cost on MTRAG: measure it on your own questions.
+        reranker: "default" (in the package), the name of a sentence-transformers `CrossEncoder`, or a `Reranker`; not saved.
         corpus: Passages in memory, an index on disk, a vector store or an engine. `model_copy` shares it.
         encoder: The encoder of the queries and the corpus.
         model: The trained query side: "default" (in the package), "untrained", a folder that `convcoa train` made, or a
@@ -114,9 +113,9 @@ class HopfieldRetriever(EditableRetriever):
     filter: Filter | None = None
     return_association: bool = False
     graph: bool | GraphSettings | None = True
-    rerank: int = RERANKED
+    rerank: int = 0
 
-    reranker: SkipValidation[Reranker | str | None] = Field(default=None, repr=False, exclude=True)
+    reranker: SkipValidation[Reranker | str] = Field(default="default", repr=False, exclude=True)
     model: SkipValidation[RetrieverModel | str | Path | None] = Field(default=None, repr=False, exclude=True)
 
     _states: StateEncoder = PrivateAttr()
@@ -139,7 +138,7 @@ class HopfieldRetriever(EditableRetriever):
         opened = model_for(named, kept)
         settings = {**corpus.default_settings(), **(opened.settings if opened else {}), **settings}
         settings |= {"corpus": corpus, "encoder": kept, "model": opened or named}
-        if settings.get("reranker") is not None:
+        if "reranker" in settings:
             settings["reranker"] = as_reranker(settings["reranker"])
         if isinstance(settings.get("graph"), Mapping):
             settings["graph"] = graph_settings(settings["graph"])
@@ -156,7 +155,7 @@ class HopfieldRetriever(EditableRetriever):
             value = as_encoder(value) if name == "encoder" else opened_model(value, self.corpus.path)
             now: dict[str, Any] = {"encoder": self.encoder, "model": self.model, name: value}
             self._states = StateEncoder(now["encoder"], model=model_for(now["model"], now["encoder"]))
-        if name == "reranker" and value is not None:
+        if name == "reranker":
             value = as_reranker(value)
         super().__setattr__(name, value)
 
@@ -426,21 +425,9 @@ class HopfieldRetriever(EditableRetriever):
             score_threshold=self.score_threshold,
             graph=graph_settings(self.graph),
             rerank=self.rerank,
-            reranker=self._opened_reranker() if self.rerank else None,
+            reranker=as_reranker(self.reranker) if self.rerank else None,
             **weights,
         )
-
-    def _opened_reranker(self) -> Reranker | None:
-        """The given reranker, or the default one with the default encoder if it can be loaded."""
-        if self.reranker is not None or not is_default_encoder(self.encoder):
-            return cast("Reranker | None", self.reranker)
-        try:
-            _ = default_reranker().weight
-        except RetrievalError as error:
-            _LOGGER.warning("Passages are not reranked: %s", error)
-            self.rerank = 0
-            return None
-        return default_reranker()
 
     def _search(self, query: Query, view: View, *, paths: bool = False) -> tuple[View, list[list[Hit]]]:
         """The best passages for each question, and the view that was searched."""

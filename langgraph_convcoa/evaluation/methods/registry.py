@@ -87,9 +87,9 @@ PLAIN = {
     "rewrite": "the encoder on the rewrite that people wrote, for the questions that have one",
 }
 RETRIEVER = {
-    "hybrid": "HopfieldRetriever without the reranker and the evidence graph",
-    "reranked": "hybrid with the reranker",
-    "graph": "HopfieldRetriever as it comes, with the reranker and the evidence graph of the passages",
+    "hybrid": "HopfieldRetriever without the evidence graph",
+    "graph": "HopfieldRetriever as it comes, with the evidence graph of the passages",
+    "reranked": "graph with the reranker over 20 passages",
     "untrained": "hybrid without the trained query encoder",
     "trained": "hybrid with the model of --model",
     "dense": "hybrid without BM25; also untrained-dense and trained-dense",

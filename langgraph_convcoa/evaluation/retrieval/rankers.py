@@ -23,7 +23,6 @@ from langgraph_convcoa.retrieval.index.index import Index
 from langgraph_convcoa.retrieval.memory_corpus import Memory, MemoryCorpus, build_memory
 from langgraph_convcoa.retrieval.progress import Progress
 from langgraph_convcoa.retrieval.query.model import UNTRAINED, RetrieverModel
-from langgraph_convcoa.retrieval.reranker import RERANKED
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 
 _DEPTH = 100  # Number of documents in a ranking.
@@ -122,17 +121,17 @@ class Rankers:
             return self._bm25()
         if kind in _TEXTS:
             return self._one_vector(_TEXTS[kind])
-        retriever = self._retriever("hybrid" if kind in ("reranked", "graph") else kind)
+        retriever = self._retriever("hybrid" if kind in ("graph", "reranked") else kind)
         # A copy shares the encoded passages.
-        if kind in ("reranked", "graph"):
-            retriever = retriever.model_copy(update={"rerank": RERANKED, "graph": kind == "graph"})
+        if kind in ("graph", "reranked"):
+            retriever = retriever.model_copy(update={"graph": True, "rerank": 20 if kind == "reranked" else 0})
         elif method == "dense" or method.endswith(DENSE):
             retriever = retriever.model_copy(update={"lexical_weight": 0.0})
         return hopfield_ranker(retriever)
 
     def _retriever(self, kind: str) -> HopfieldRetriever:
         if kind not in self._retrievers:
-            settings = {**self.settings, "graph": None, "rerank": 0, "encoder": self.encoder}
+            settings = {**self.settings, "graph": None, "encoder": self.encoder}
             model: RetrieverModel | str | None = {"hybrid": None, "untrained": UNTRAINED}.get(kind, self.model)
             corpus = self.pool.index or MemoryCorpus(self._memory)
             self._retrievers[kind] = HopfieldRetriever(corpus=corpus, model=model, **settings)
