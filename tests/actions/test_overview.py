@@ -122,7 +122,7 @@ def test_a_planner_may_choose_it_in_words_of_its_own() -> None:
     assert "bm25.md" in out["chain"][0]["evidence"]
 
 
-def test_an_ordinary_turn_differs_by_the_line_of_the_action_alone() -> None:
+def test_an_ordinary_turn_differs_by_the_description_of_the_actions_alone() -> None:
     prompts = []
     for overview in (False, True):
         compiled, model = graph_of(direct("In 2016 [1]."), overview=overview)
@@ -131,8 +131,10 @@ def test_an_ordinary_turn_differs_by_the_line_of_the_action_alone() -> None:
         assert out["usage"]["retrievals"] == 1
         assert out["chain"][0]["action"] == "knowledge_retrieval"
     more = [line for line in prompts[1] if line not in prompts[0]]
-    assert len(prompts[1]) == len(prompts[0]) + 1
-    assert [line[:12] for line in more] == ["- overview: "]
+    # The only action needs no description. Of several, each has a line, and the sentence about the steps names none.
+    assert [line[:12] for line in more[1:]] == ["Actions:", "- knowledge_", "- overview: "]
+    fewer = [line for line in prompts[0] if line not in prompts[1]]
+    assert [line[:20] for line in (*more[:1], *fewer)] == ["Only where the passa"] * 2
 
 
 def test_without_a_model_other_questions_never_reach_it() -> None:
