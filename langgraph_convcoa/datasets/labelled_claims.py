@@ -23,13 +23,7 @@ class LabelledClaim:
 
 
 def packaged_claims(part: Literal["train", "test"] = "test") -> list[LabelledClaim]:
-    """The claims of the package: 29,179 over 2,517 passages to train on, 622 over 52 other passages to test on.
-
-    Example:
-        >>> claims = packaged_claims("test")
-        >>> len(claims), sum(claim.supported for claim in claims)
-        (622, 311)
-    """
+    """The claims of the package: 29,179 over 2,517 passages to train on, 622 over 52 other passages to test on."""
     name = one_of("part", part, ("train", "test"))
     with as_file(files("langgraph_convcoa.datasets.claims") / f"{name}.jsonl.gz") as path:
         return list(read_claims(path))
