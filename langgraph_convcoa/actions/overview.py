@@ -236,13 +236,7 @@ class Wanted(NamedTuple):
 
 
 def read_question(question: str) -> Wanted | None:
-    """Read what a question asks about the collection; None for an ordinary question.
-
-    Example:
-        >>> read_question("How many files do I have?"), read_question("Which documents are about the Lark-2?").words
-        (Wanted(kind='count', words='', first=1), 'the lark-2')
-        >>> read_question("How many articles does the constitution have?")
-    """
+    """Read what a question asks about the collection; None for an ordinary question."""
     if len(question) > _LONGEST_QUESTION:
         return None
     text = re.sub(r"\bwhat's\b", "what is", flat(question).lower().replace("’", "'")).rstrip(" ?!.")

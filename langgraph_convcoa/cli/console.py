@@ -302,13 +302,7 @@ def save_turn(question: str, output: Mapping[str, Any], path: Path) -> None:
 
 
 def turn_svg(question: str, output: Mapping[str, Any]) -> str:
-    """Draw a turn as SVG, from the graph's output. The picture holds plain text and no links.
-
-    Example:
-        >>> item = {"sub_question": "When?", "action": "wiki", "status": "kept", "score": 0.9, "guess_answer": "In <1982>."}
-        >>> "In&#160;&lt;1982&gt;." in turn_svg("When?", {"chain": [item], "answer": "In <1982>."})
-        True
-    """
+    """Draw a turn as SVG, from the graph's output. The picture holds plain text and no links."""
     console = SafeConsole(record=True, width=_SVG_WIDTH, file=io.StringIO(), force_terminal=True, highlight=False, emoji=False)
     rounds = (output.get("knowledge_set") or {}).get("Contextual knowledge set") or [{}]
     understood = str(rounds[-1].get("optimized_question") or "").strip()

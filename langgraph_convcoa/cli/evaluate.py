@@ -170,25 +170,19 @@ def qa(
 
 @app.command()
 def verification(
-    data: Annotated[Path | None, argument("[DATA]", "Claims or rated answers; the package's test claims by default.")] = None,
+    data: Annotated[Path | None, argument("[DATA]", "Labelled claims; the package's test claims by default.")] = None,
     verifiers: Annotated[str, option("A,B", "default, lexical, CrossEncoders, or trained files.")] = "default,lexical",
     as_json: AsJson = False,
 ) -> None:
     """Show how many true and false claims verifiers accept, by kind: with AUC, calibration, and milliseconds per claim.
 
-    For answers that people rated (rows of response, passages, faithfulness), show how verifiers agree with the ratings.
-
     [bold]Examples[/bold]
       convcoa evaluate verification
       convcoa evaluate verification --verifiers default,cross-encoder/nli-deberta-v3-base
       convcoa evaluate verification claims.jsonl.gz --json
-      convcoa evaluate verification judgements.jsonl.gz
     """
-    from langgraph_convcoa.datasets.labelled_claims import has_ratings, packaged_claims, read_claims, read_rated_answers
-    from langgraph_convcoa.evaluation.verification import evaluate_ratings, evaluate_verification
+    from langgraph_convcoa.datasets.labelled_claims import packaged_claims, read_claims
+    from langgraph_convcoa.evaluation.verification import evaluate_verification
 
-    if data is not None and has_ratings(data):
-        print_report(evaluate_ratings(list(read_rated_answers(data)), names_of(verifiers), progress=True), as_json)
-        return
     claims = packaged_claims("test") if data is None else list(read_claims(data))
     print_report(evaluate_verification(claims, names_of(verifiers), progress=True), as_json)

@@ -1,11 +1,10 @@
-"""Labelled claims with evidence, from the package or a file, and files of answers that people rated."""
+"""Labelled claims with evidence, from the package or a file."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.resources import as_file, files
-from itertools import islice
 from pathlib import Path
 from typing import Literal
 
@@ -24,13 +23,7 @@ class LabelledClaim:
 
 
 def packaged_claims(part: Literal["train", "test"] = "test") -> list[LabelledClaim]:
-    """The claims of the package: 29,179 over 2,517 passages to train on, 622 over 52 other passages to test on.
-
-    Example:
-        >>> claims = packaged_claims("test")
-        >>> len(claims), sum(claim.supported for claim in claims)
-        (622, 311)
-    """
+    """The claims of the package: 29,179 over 2,517 passages to train on, 622 over 52 other passages to test on."""
     name = one_of("part", part, ("train", "test"))
     with as_file(files("langgraph_convcoa.datasets.claims") / f"{name}.jsonl.gz") as path:
         return list(read_claims(path))
@@ -43,6 +36,8 @@ def read_claims(path: str | Path) -> Iterator[LabelledClaim]:
     evidence (a list of texts) and label: 2 is fully supported, 0 and 1 are not. Raises InputError for other rows.
     """
     for row in json_lines(Path(path)):
+        if "response" in row:
+            raise row.error(f"answers that people rated are compared in a checkout: python -m experiments.ratings {path}")
         if "claims" in row:
             evidence = ((row.optional("title"), row.text("text")),)
             inner = row["claims"]
@@ -58,34 +53,3 @@ def read_claims(path: str | Path) -> Iterator[LabelledClaim]:
                 raise row.error("`label` must be 0, 1 or 2.")
             texts = tuple(("", text) for text in row.strings("evidence"))
             yield LabelledClaim(row.text("claim"), texts, row["label"] == 2, row.optional("kind"))
-
-
-@dataclass(frozen=True)
-class RatedAnswer:
-    """An answer, the passages that it was written from, and how faithful people found it."""
-
-    answer: str
-    evidence: tuple[tuple[str, str], ...]
-    faithfulness: float  # the mean of people's ratings, from 1 (not faithful) to 4 (fully faithful)
-    question: str = ""  # the answered question
-    history: tuple[tuple[str, str], ...] = ()  # earlier questions of the conversation with their answers
-
-
-def has_ratings(path: str | Path) -> bool:
-    """True if a file holds rated answers, not claims: its first row has a `response`."""
-    return any("response" in row for row in islice(json_lines(Path(path)), 1))
-
-
-def read_rated_answers(path: str | Path) -> Iterator[RatedAnswer]:
-    """Read rated answers. Rows of the .jsonl[.gz] file have response, passages (a list of texts) and faithfulness (1 to 4).
-
-    A row may have `turns`: a list of {"speaker": "user" or "agent", "text"}. The last turn is the question.
-    """
-    for row in json_lines(Path(path)):
-        rating = row.get("faithfulness")
-        if isinstance(rating, bool) or not isinstance(rating, int | float) or not 1 <= rating <= 4:
-            raise row.error("`faithfulness` must be a number from 1 to 4.")
-        passages = tuple(("", text) for text in row.strings("passages"))
-        turns = [turn.text("text") for turn in row.objects("turns", optional=True)]
-        history = tuple(zip(turns[:-1:2], turns[1::2], strict=False))
-        yield RatedAnswer(row.text("response"), passages, float(rating), turns[-1] if turns else "", history)

@@ -1,4 +1,4 @@
-"""Measurements of verifiers: on labelled claims, and on answers that people rated."""
+"""Measurements of verifiers on labelled claims."""
 
 from __future__ import annotations
 
@@ -9,23 +9,20 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from langchain_core.documents import Document
-from scipy.stats import spearmanr
 from sklearn.metrics import roc_auc_score
 
-from langgraph_convcoa.datasets.labelled_claims import LabelledClaim, RatedAnswer
+from langgraph_convcoa.datasets.labelled_claims import LabelledClaim
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.evaluation.reports import Report, Table, shown
 from langgraph_convcoa.retrieval.progress import Progress, track
-from langgraph_convcoa.verification.answer_check import CheckedSentence, Checker, judge
+from langgraph_convcoa.verification.answer_check import judge
 from langgraph_convcoa.verification.premise import Evidence
 from langgraph_convcoa.verification.trained import as_verifier
-from langgraph_convcoa.verification.verifier import LexicalVerifier, Verifier
+from langgraph_convcoa.verification.verifier import Verifier
 
 VERIFIERS = ("default", "lexical")
 _BINS = 5
 _THRESHOLDS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
-_FAITHFUL, _FULLY = 3.0, 4.0
 
 
 @dataclass(frozen=True)
@@ -150,67 +147,3 @@ def _accepted(kind: str, truth: npt.NDArray[np.bool_], accepted: npt.NDArray[np.
 
 def _share(values: npt.NDArray[Any]) -> float | None:
     return float(np.mean(values)) if len(values) else None
-
-
-@dataclass(frozen=True)
-class RatingsRow:
-    """The figures of a verifier over all answers. The score of an answer is the mean of its sentences' scores."""
-
-    verifier: str
-    auc: float  # AUC of the scores: answers rated at least 3 against the others
-    spearman: float  # rank correlation of scores and ratings
-    rejected: float  # share of the sentences in answers rated 4 that the verifier does not support
-    sentences: int  # number of sentences in answers rated 4
-
-
-@dataclass(frozen=True)
-class RatingsReport(Report):
-    """How verifiers agree with people's ratings of whole answers."""
-
-    answers: int
-    rows: tuple[RatingsRow, ...]
-
-    def tables(self) -> tuple[Table, ...]:
-        heads = ("verifier", "AUC", "rank correlation", "rejected of fully faithful answers")
-        rows = [
-            [row.verifier, shown(row.auc), shown(row.spearman), f"{shown(row.rejected)} of {row.sentences} sentences"]
-            for row in self.rows
-        ]
-        return (Table("", heads, rows, f"{self.answers} rated answers"),)
-
-
-def evaluate_ratings(
-    answers: Sequence[RatedAnswer], verifiers: Sequence[str | Verifier] = VERIFIERS, *, progress: Progress = False
-) -> RatingsReport:
-    """Score the sentences of rated answers as a graph does, against their passages and the conversation.
-
-    Answers that claim nothing ("I do not know") are left out. Raises InputError if there are no faithful or no unfaithful
-    answers, and for the reasons of `evaluate_verification`.
-    """
-    # What a sentence claims does not depend on the verifier.
-    claimed = [answer for answer in answers if _claims(answer, LexicalVerifier())]
-    ratings = np.array([answer.faithfulness for answer in claimed])
-    faithful = ratings >= _FAITHFUL
-    if faithful.all() or not faithful.any():
-        raise InputError("Ratings are compared over faithful and unfaithful answers; the data has only one of them.")
-    rows = []
-    judges = [as_verifier(verifier) for verifier in verifiers]
-    with track(progress, len(judges) * len(claimed), "Verifying") as advance:
-        for verifier in judges:
-            scores, rejected = [], []
-            for answer in claimed:
-                claims = _claims(answer, verifier)
-                scores.append(float(np.mean([sentence.verdict.score for sentence in claims])))
-                if answer.faithfulness >= _FULLY:
-                    rejected += [not sentence.stands for sentence in claims]
-                advance(1)
-            auc, rank = float(roc_auc_score(faithful, scores)), float(spearmanr(ratings, scores)[0])
-            rows.append(RatingsRow(verifier.name, auc, rank, _share(np.array(rejected)) or 0.0, len(rejected)))
-    return RatingsReport(len(claimed), tuple(rows))
-
-
-def _claims(answer: RatedAnswer, verifier: Verifier) -> list[CheckedSentence]:
-    """The sentences of an answer that claim something, judged."""
-    documents = [Document(text, metadata={"title": title}) for title, text in answer.evidence]
-    checked = Checker(documents, answer.history, verifier, answer.question).check(answer.answer)
-    return [sentence for sentence in checked if sentence.claims]

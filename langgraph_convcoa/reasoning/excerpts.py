@@ -56,11 +56,6 @@ def excerpts(
         about: Texts that the sentences should fit. The last one, such as the present question, counts most.
         words: Average number of words of a piece. Short pieces leave the words that they do not need to the others.
         keep: Sentences that are never cut, such as those that support a guess.
-
-    Example:
-        >>> text = "It rained. " * 60 + "The bridge opened in 1894. " + "It snowed. " * 60
-        >>> excerpts([Document(text)], ["When did the bridge open?"], words=10)[0].text
-        '… It rained. It rained. The bridge opened in 1894. …'
     """
     numbered = dict(enumerate(evidence, 1))
     kept = {flat(text) for text in keep if text.strip()}

@@ -71,16 +71,10 @@ CORRECTIONS_SCHEMA = _object("corrections", {"answers": _list_of("correction", _
 def parse_chain(
     output: str | Mapping[str, Any], *, question: str, actions: Iterable[str], max_sub_questions: int = 6
 ) -> ActionChain | None:
-    r"""Read an action chain from a model's text or structured output; None if there is none.
+    """Read an action chain from a model's text or structured output; None if there is none.
 
     An unknown action is replaced by the closest of `actions`, else by the first. Repeated sub-questions, and those beyond
     `max_sub_questions`, are dropped.
-
-    Example:
-        >>> text = "```json\n{'chain': [{'Action': 'web', 'Sub': 'Who?', 'Missing_flag': 'True',}]"
-        >>> chain = parse_chain(text, question="Who?", actions=["knowledge_retrieval"])
-        >>> chain.nodes[0].action, chain.nodes[0].is_missing
-        ('knowledge_retrieval', True)
     """
     data, names = read_json(output), list(actions)
     if isinstance(data, list):

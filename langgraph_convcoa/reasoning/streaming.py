@@ -25,12 +25,8 @@ _READ_AT_ONCE = 4_000
 class SentenceGate:
     """Streams an answer while the model writes it: each sentence once it is complete and verified.
 
-    Nothing is shown after the first sentence that does not stand, since the second model call may change it.
-
-    Args:
-        checker: Verifies the sentences.
-        show: Called with each piece of the answer and the id of its message.
-        message_id: The id of the message; a new one by default.
+    Nothing is shown after the first sentence that does not stand, since the second model call may change it. `show` is called
+    with each piece of the answer and the id of its message.
     """
 
     def __init__(self, checker: Checker, show: Callable[[str, str], None], message_id: str = "") -> None:

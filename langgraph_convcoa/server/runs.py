@@ -41,12 +41,7 @@ def now() -> str:
 
 
 def to_json(value: Any) -> bytes:
-    r"""A value as ASCII JSON; messages, documents and interrupts as objects of their fields.
-
-    Example:
-        >>> to_json({"text": "\ud800 <b>", "score": float("nan")})
-        b'{"text":"\\ud800 <b>","score":null}'
-    """
+    """A value as ASCII JSON; messages, documents and interrupts as objects of their fields."""
     try:
         return json.dumps(value, default=_plain, allow_nan=False, separators=(",", ":")).encode("ascii")
     except ValueError:

@@ -68,12 +68,7 @@ class Sentence(NamedTuple):
 
 
 def sentences(text: str, language: str = "en") -> list[Sentence]:
-    """Split text into sentences, without the white space around them. "Vols. I & II" is not split.
-
-    Example:
-        >>> [s.text for s in sentences("Dr. Hopfield wrote it in 1982. It has 2 parts.")]
-        ['Dr. Hopfield wrote it in 1982.', 'It has 2 parts.']
-    """
+    """Split text into sentences, without the white space around them. "Vols. I & II" is not split."""
     found: list[Sentence] = []
     position = 0
     for piece in _cut(text, language):
@@ -142,10 +137,6 @@ def content_words(text: str) -> list[str]:
     """Stemmed words of a text without function words; numbers and names always count.
 
     A stop word in capitals counts ("the WHO", "IT"), unless the whole text is in capitals.
-
-    Example:
-        >>> content_words("Was the network stored by the WHO in 1982?")
-        ['network', 'store', 'who', '1982']
     """
     return [*filter(None, map(_shouted_form if text.isupper() else _content_form, _WORD.findall(_alike(text))))]
 

@@ -232,12 +232,7 @@ class GoogleSearch(_Service):
 
 
 def parse_results(found: Any) -> list[SearchResult]:
-    """Parse the return value of a search tool: mappings, documents or texts, in a list or alone, also as JSON.
-
-    Example:
-        >>> parse_results('{"results": [{"url": "https://example.org/", "title": "T", "content": "c"}]}')
-        [SearchResult(title='T', url='https://example.org/', snippet='c', date='')]
-    """
+    """Parse the return value of a search tool: mappings, documents or texts, in a list or alone, also as JSON."""
     if isinstance(found, str):
         try:
             parsed = json.loads(found)

@@ -72,11 +72,6 @@ def make_query(question: str, history: Sequence[tuple[str, str]] = ()) -> Query:
 
     A question depends on the conversation if it holds a pronoun, begins with "and" or "what about", or has no content word.
     For another short question ("How many layers?") the turn before only helps to choose the sentence.
-
-    Example:
-        >>> query = make_query("When was it?", [("Who introduced the network?", "Hopfield [1].")])
-        >>> query.kind, query.weights["network"]
-        ('date', 0.4)
     """
     own = content_words(question)
     weights = _weighed(own, 1.0)
@@ -109,10 +104,6 @@ def stands_alone(question: str) -> bool:
     """Whether a question can be understood without the conversation, judged by its words.
 
     It has no pronoun. It is "What is X?", or has two content words, and also a name if there is a "the", which may point back.
-
-    Example:
-        >>> [stands_alone(q) for q in ("Who introduced sparsemax?", "What is BM25?", "What are the symptoms?", "When was it?")]
-        [True, True, False, False]
     """
     if leans_on_conversation(question):
         return False

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
-import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from cachetools import LRUCache
 from langchain_core.documents import Document
 from langchain_core.runnables import RunnableConfig
 from numpy.typing import NDArray
@@ -29,6 +27,7 @@ from langgraph_convcoa.reasoning.extractive.sentence_ranking import (
     passage_score,
     rank_sentences,
 )
+from langgraph_convcoa.retrieval.encoders.base import RecentValues
 from langgraph_convcoa.text.words import CLOSING, STOPS, content_words
 
 NEAREST_WORDS = 25  # Words of the nearest passage that are shown if nothing was found.
@@ -42,7 +41,6 @@ _THANKS = re.compile(r"\b(?:thank|thanks|thx|cheers)\b", re.IGNORECASE)
 _STOP = re.compile(rf"[{STOPS}][{CLOSING}]*\Z")
 _FULL_STOP = re.compile(rf"\.+(?=[{CLOSING}]*\Z)")
 _ROWS = "rows were found"
-_LONGEST_KEPT = 2_000
 OFF_TOPIC = 0.6  # The passage of a further sentence has at least this share of the coverage of the best sentence's passage.
 MEANT = 0.5  # A sentence with this cosine to the question makes up for passages below `min_coverage`.
 
@@ -256,23 +254,15 @@ class _Remembering:
 
     def __init__(self, encoder: SentenceEncoder) -> None:
         self._encoder = encoder
-        self._vectors: LRUCache[tuple[bool, str], NDArray[Any]] = LRUCache(2_000)
-        self._lock = threading.Lock()
+        self._queries, self._passages = RecentValues[str, NDArray[Any]](1_000), RecentValues[str, NDArray[Any]](1_000)
 
     def encode_queries(self, texts: Sequence[str], /) -> NDArray[Any]:
-        return self._encoded(True, texts, self._encoder.encode_queries)
+        found = self._queries.of(texts, self._encoder.encode_queries)
+        return np.stack([found[text] for text in texts])
 
     def encode_passages(self, texts: Sequence[str], /) -> NDArray[Any]:
-        return self._encoded(False, texts, self._encoder.encode_passages)
-
-    def _encoded(self, queries: bool, texts: Sequence[str], encode: Callable[[Sequence[str]], NDArray[Any]]) -> NDArray[Any]:
-        with self._lock:
-            known = {text: self._vectors[queries, text] for text in texts if (queries, text) in self._vectors}
-        if new := [text for text in dict.fromkeys(texts) if text not in known]:
-            known |= zip(new, np.asarray(encode(new)), strict=True)
-        with self._lock:
-            self._vectors.update(((queries, text), known[text]) for text in new if len(text) <= _LONGEST_KEPT)
-        return np.stack([known[text] for text in texts])
+        found = self._passages.of(texts, self._encoder.encode_passages)
+        return np.stack([found[text] for text in texts])
 
 
 def small_talk(question: str) -> bool:

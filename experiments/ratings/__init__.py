@@ -1,0 +1,1 @@
+"""How verifiers agree with people's ratings of whole answers."""
