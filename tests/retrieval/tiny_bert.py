@@ -81,3 +81,16 @@ def loop_bert(model: nn.Module, ids: Tensor) -> Tensor:
         state = layer.attention.output(read, state)
         state = layer.output(layer.intermediate(state), state)
     return state
+
+
+def save_cross_encoder(folder: Path, labels: dict[str, int] | None) -> str:
+    """A tiny BERT with a classifier of so many labels, one output when None."""
+    from transformers import AutoTokenizer, BertConfig, BertForSequenceClassification
+
+    plain = save_tiny_bert(folder / "plain")
+    config = BertConfig.from_pretrained(plain, num_labels=len(labels) if labels else 1)
+    if labels:
+        config.label2id, config.id2label = labels, {place: label for label, place in labels.items()}
+    BertForSequenceClassification(config).save_pretrained(folder / "made")
+    AutoTokenizer.from_pretrained(plain).save_pretrained(folder / "made")
+    return str(folder / "made")

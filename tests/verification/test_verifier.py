@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import copy
-from pathlib import Path
 
 import pytest
 from langchain_core.documents import Document
@@ -13,7 +12,7 @@ from langgraph_convcoa.verification.answer_check import Checker
 from langgraph_convcoa.verification.trained import as_verifier
 from langgraph_convcoa.verification.verifier import CrossEncoderVerifier, LexicalVerifier, Verifier
 from tests.fakes import KeywordRetriever, ScriptedModel, corrections, direct
-from tests.retrieval.tiny_bert import save_tiny_bert
+from tests.retrieval.tiny_bert import save_cross_encoder
 
 NLI = {"contradiction": 0, "entailment": 1, "neutral": 2}
 
@@ -32,22 +31,9 @@ class ByList:
         return [0.9 if claim in self.true else 0.1 for claim in claims]
 
 
-def cross_encoder(folder: Path, labels: dict[str, int] | None) -> str:
-    """A tiny BERT with a classifier of so many labels, one output when None."""
-    from transformers import AutoTokenizer, BertConfig, BertForSequenceClassification
-
-    plain = save_tiny_bert(folder / "plain")
-    config = BertConfig.from_pretrained(plain, num_labels=len(labels) if labels else 1)
-    if labels:
-        config.label2id, config.id2label = labels, {place: label for label, place in labels.items()}
-    BertForSequenceClassification(config).save_pretrained(folder / "made")
-    AutoTokenizer.from_pretrained(plain).save_pretrained(folder / "made")
-    return str(folder / "made")
-
-
 @pytest.mark.parametrize("labels", [None, NLI, {"not_entailment": 0, "entailment": 1}])
 def test_any_cross_encoder_gives_probabilities_that_do_not_depend_on_the_batch(tmp_path, labels):
-    verifier = as_verifier(cross_encoder(tmp_path, labels))
+    verifier = as_verifier(save_cross_encoder(tmp_path, labels))
     claims = ["who is the network", "what was the river " * 400, "a"]
     premises = ["the network stores memory", "the book is a book", "b " * 9000]
     together = verifier.support(claims, premises)
@@ -59,7 +45,7 @@ def test_any_cross_encoder_gives_probabilities_that_do_not_depend_on_the_batch(t
 
 
 def test_a_cross_encoder_without_the_label_says_what_to_use(tmp_path):
-    verifier = CrossEncoderVerifier(cross_encoder(tmp_path, {"good": 0, "bad": 1}))
+    verifier = CrossEncoderVerifier(save_cross_encoder(tmp_path, {"good": 0, "bad": 1}))
     with pytest.raises(RetrievalError, match=r"2 outputs \(good, bad\), none of them called entailment; use a model"):
         verifier.support(["a"], ["b"])
 
