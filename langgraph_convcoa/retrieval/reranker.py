@@ -112,7 +112,8 @@ class CrossEncoderReranker:
         try:
             from sentence_transformers import CrossEncoder
 
-            return CrossEncoder(self.name, device=self.device)
+            model: CrossEncoder = CrossEncoder(self.name, device=self.device)
+            return model
         # The hub, the file formats and torch raise errors of many types; all mean that there is no model.
         except Exception as error:
             reason = f"The reranker {self.name!r} cannot be loaded ({first_line(error)})"
