@@ -15,7 +15,7 @@ Status = Literal["kept", "confirmed", "corrected", "filled", "partial", "recalle
 - corrected, filled: the model replaced the guess, or answered a sub-question that had no guess;
 - partial: the evidence does not fully answer the sub-question, and the answer is the nearest fact;
 - recalled: the knowledge set had the answer;
-- asked: nothing settles which one the question means, and the user was asked;
+- asked: the question has several meanings, and the user was asked which one;
 - unsupported: the evidence holds no answer;
 - failed: the action failed.
 """

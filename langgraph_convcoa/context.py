@@ -73,7 +73,7 @@ class ConvCoAContext(BaseModel):
     )
     evidence_memory: int = _setting(
         "verify remember",
-        "Pieces of earlier evidence kept; the best take the place of the weakest fresh third. 0: none.",
+        "Pieces of earlier evidence to keep. The best of them replace the weakest third of the new evidence. 0: none.",
         default=40,
         ge=0,
         le=1000,

@@ -194,7 +194,7 @@ def mcp(
     """Serve your documents to MCP clients, such as Claude Desktop: the tools search and ask, and passages as resources.
 
     A client starts it and talks to it over standard input and output; with --http it is a server. Without --store,
-    conversations last as long as it runs. Questions that name no thread join --thread. An index opens at once, but documents
+    conversations last as long as it runs. Questions without a thread go to --thread. An index opens at once, but documents
     may have to be encoded first. It needs the extra `mcp`.
 
     [bold]Examples[/bold]

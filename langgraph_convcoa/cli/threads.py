@@ -129,7 +129,7 @@ def delete(
     """
     with _opened(store) as threads:
         if not yes:
-            # A missing thread is an error before the question. A damaged thread can be deleted too.
+            # A missing thread is reported before the user is asked to confirm. A damaged thread can be deleted too.
             with suppress(StoreError):
                 threads.show(thread)
             if not sys.stdin.isatty():

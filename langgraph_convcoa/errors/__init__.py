@@ -45,7 +45,7 @@ _PATTERNS = tuple(
         (rf"(authorization{_IS})(?:{_QUOTED}|Digest\s[^\n]{{0,4000}}|(?:{_SCHEMES}\s{{1,5}})?{_PLAIN})", rf"\g<1>{HIDDEN}"),
         (rf"((?:set-)?cookie{_IS})(?:{_QUOTED}|[^\n]{{1,4000}})", rf"\g<1>{HIDDEN}"),
         (rf"\bbearer\s{{1,5}}{_VALUE}", HIDDEN),
-        # Names and values in any notation. The words of the second pattern are common: only quotes or `=` make them names.
+        # Names and values in any notation. The next pattern has common words, which are names only before a quote or a `=`.
         (rf"((?:{_WORDS}){_IS}){_VALUE}", rf"\g<1>{HIDDEN}"),
         (
             rf"((?:key|sig|(?<![a-z])(?:pass|pw|auth))(?:\\{{0,4}}[\"']\s{{0,5}}[:=,]\s{{0,5}}|=|%3d)){_VALUE}",

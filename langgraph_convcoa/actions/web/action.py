@@ -205,7 +205,7 @@ class WebRanker:
             Document(result.snippet or result.title, id=str(i), metadata={"title": result.title})
             for i, result in enumerate(results)
         ]
-        # A result is one pattern, as in the paper; the windows of a long result have the ids "{id}#{n}".
+        # As in the paper a result is one document. A long one is searched in parts, whose ids are "{id}#{n}".
         found = HopfieldRetriever.from_documents(shown, encoder=self._encoder, k=_MOST_PARTS * len(results)).invoke(query)
         order = dict.fromkeys(int(str(document.id).split("#")[0]) for document in found)
         return [results[i] for i in order][:n]

@@ -1,7 +1,7 @@
 """Methods: this library's graph, the conversational chain of action (Pan et al. 2024b, sec. 3), and LangChain's agent.
 
-The turns of a conversation share a thread while a turn's history equals the thread's own questions and answers. Otherwise
-(gold answers, or a resumed conversation) the turn starts a new thread with the history as messages.
+A turn goes on in the conversation's thread if its history is what that thread has said. Otherwise (gold answers, or a resumed
+conversation) it starts a new thread with the history as messages.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def make_ours(
 ) -> Answerer:
     """Make the graph with the kit's model and retriever. `settings` override those of the kit.
 
-    A reply that was asked for again counts as malformed. So does a turn whose correction had no answer to a sub-question.
+    A reply counts as malformed if the model was asked again for it, or if it left a sub-question to correct without an answer.
     """
     given = {"k": kit.settings.k or kit.k, "action_timeout": _PATIENT, **(settings or {})}
     context = kit.settings.model_copy(update=given)

@@ -28,7 +28,7 @@ _COPIED_BYTES = 16 * 2**20
 _ROUNDING = 1e-6
 # Most entries of patterns that are copied to float64 at a time: many equal scores may require all patterns.
 _COPIED = 2_500_000
-# Replaces -inf, so that sums stay finite. The largest score is 0, and scores below -1 have no weight.
+# Replaces -inf, so that sums stay finite. Scores are shifted so that the largest is 0; sparsemax ignores those below -1.
 _NONE = -2.0
 
 Scores = npt.NDArray[np.float64]
@@ -181,7 +181,7 @@ def _rank(exact: Callable[[Rows], Scores], bounds: Vectors, k: int, pool: int, w
     """Score sets in the order of their bounds (n,), `wanted` at first, until no bound left reaches the k-th score."""
     n, wanted = len(bounds), min(pool, wanted)
     while True:
-        # The sets with the largest bounds, in order, NaN first. One more than wanted: its bound is the best one left.
+        # The sets with the largest bounds, in order, NaN first, and one more: its bound is the best of the sets not scored.
         first = max(n - wanted - 1, 0)
         sets = np.argpartition(bounds, first)[first:]
         sets = sets[bounds[sets].argsort()[::-1]]
@@ -220,7 +220,7 @@ def score(
         products[mask] = _row_products(patterns, state, (firsts[part, None] + columns)[mask])
         whole, windows = products[:, 0], products[:, 1:]
         weights = sparsemax(windows, beta=beta, mask=mask[:, 1:])
-        # cumsum adds the terms one after another, so padding changes nothing.
+        # Unlike sum, cumsum adds from left to right, so zeros at the end do not change how the sum is rounded.
         scores[part] = passage_weight * whole + (weights * windows).cumsum(axis=-1)[:, -1]
     if extra is not None:
         scores += extra[sets]
