@@ -43,8 +43,7 @@ _FORMATS: tuple[tuple[Callable[[Row], bool] | set[str], Callable[[Row], Entries]
     ({"id", "question", "paragraphs"}, questions.read_musique),
     ({"question", "entities", "answers"}, questions.read_compmix),
     ({"Id", "Question", "Answer", "Temporal question type"}, questions.read_timequestions),
-)
-"""For each format: the keys, or a function, that recognise a file's first row, and the reader of the rows."""
+)  # For each format: the keys, or a function, that recognise a file's first row, and the reader of the rows.
 _JOINED = {questions.read_socialiqa: questions.join_labels, questions.read_strategyqa: questions.join_paragraphs}
 """For formats of several files, the function that joins their rows."""
 _ID_KEYS = ("id", "_id", "passage_id")
@@ -131,7 +130,6 @@ def _read(place: Path, *, required: bool) -> tuple[list[Query], list[Document], 
 
 
 def _read_queries(path: Path) -> Iterator[Query]:
-    """The rows of a `queries.jsonl`."""
     for row in json_lines(path):
         history = row.get("history") or []
         turns = [turn if isinstance(turn, list) else [] for turn in history] if isinstance(history, list) else [[]]

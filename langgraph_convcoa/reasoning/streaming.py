@@ -67,10 +67,8 @@ class SentenceGate:
 class AnswerStream:
     """Reads the answer in a JSON reply while the model writes it, and gives it to a gate.
 
-    Args:
-        gate: Shows the sentences that are verified.
-        whole_answer: Read "final_answer" beside any chain; otherwise only beside an empty chain, as in a plan.
-        numbers: `numbers[n - 1]` is the number of the evidence that the prompt shows as [n]; None: the same number.
+    With `whole_answer`, "final_answer" is read beside any chain; otherwise only beside an empty chain, as in a plan.
+    `numbers[n - 1]` is the number of the evidence that the prompt shows as [n]; None: the same number.
     """
 
     def __init__(self, gate: SentenceGate, *, whole_answer: bool, numbers: Sequence[int] | None = None) -> None:
