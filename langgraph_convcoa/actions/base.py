@@ -24,28 +24,17 @@ class ActionInputError(InputError):
 
 @dataclass(frozen=True)
 class ActionRequest:
-    """One look-up of one sub-question.
+    """One look-up of one sub-question."""
 
-    Attributes:
-        question: The user's question.
-        sub_question: The question to look up; self-contained unless `history` is given.
-        guess_answer: The planner's guess, or "".
-        action_input: The planner's text for this action, such as SQL or search keywords, or "".
-        history: Earlier pairs of question and answer, oldest first; empty if the sub-question is self-contained.
-        k: Number of pieces of evidence.
-        neighbours: Number of parts of the same document on either side of each piece.
-        depth: 1 for the first look, 2 for the deeper one (only if the action `deepens`).
-        settings: The run's settings of this action: the fields of `ConvCoAContext.<name of the action>` that are set.
-    """
-
-    question: str
-    sub_question: str
-    guess_answer: str = ""
-    action_input: str = ""
-    history: tuple[tuple[str, str], ...] = ()
-    k: int = 5
-    neighbours: int = 0
-    depth: int = 1
+    question: str  #: The user's question.
+    sub_question: str  #: The question to look up; self-contained unless `history` is given.
+    guess_answer: str = ""  #: The planner's guess, or "".
+    action_input: str = ""  #: The planner's text for this action, such as SQL or search keywords, or "".
+    history: tuple[tuple[str, str], ...] = ()  #: Earlier pairs of question and answer, oldest first.
+    k: int = 5  #: Number of pieces of evidence.
+    neighbours: int = 0  #: Number of parts of the same document on either side of each piece.
+    depth: int = 1  #: 1 for the first look, 2 for the deeper one (only if the action `deepens`).
+    #: The run's settings of this action: the fields of `ConvCoAContext.<name of the action>` that are set.
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -87,19 +76,15 @@ class BaseAction(ABC):
     """
 
     name: str
-    description: Any
-    """A text, or a method that returns a text."""
+    description: Any  # A text, or a method that returns a text.
     settings: type[BaseModel] | None = None
     """Model of the run-time settings: a field of the run's `ConvCoAContext` under the action's name. The graph reads
     its fields `k` and `use_history`."""
     looks_first: bool = False
     """Ask this action about the whole question before the plan. Set it if a look-up is free and takes less than a second."""
-    deepens: bool = False
-    """Ask this action again, with depth 2, if its evidence supports no answer."""
-    repairs: bool = False
-    """If `retrieve` raises `ActionInputError`, ask the model for another `action_input`."""
-    always_fresh: bool = False
-    """Always look up with this action; never recall its earlier answers from the knowledge set."""
+    deepens: bool = False  # Ask this action again, with depth 2, if its evidence supports no answer.
+    repairs: bool = False  # If `retrieve` raises `ActionInputError`, ask the model for another `action_input`.
+    always_fresh: bool = False  # Always look up with this action; never recall its earlier answers from the knowledge set.
 
     @abstractmethod
     async def retrieve(self, request: ActionRequest) -> Sequence[Document | str]:

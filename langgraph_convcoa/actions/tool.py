@@ -19,8 +19,7 @@ from langgraph_convcoa.errors import InputError
 _LONGEST_TEXT = 20_000
 _TAKES_A_QUESTION = frozenset(
     "query question q search search_query search_term text input tool_input prompt message keywords __arg1".split()  # noqa: SIM905
-)
-"""Names of arguments that take a whole question."""
+)  # Names of arguments that take a whole question.
 
 
 class ToolAction(BaseAction):

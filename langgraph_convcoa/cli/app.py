@@ -28,8 +28,7 @@ _COMMANDS = {
     **{"ask": "chat", "chat": "chat", "serve": "serve", "mcp": "serve", "demo": "chat", "search": "index", "index": "index"},
     **dict.fromkeys(("train", "train-verifier", "train-planner"), "train"),
     **{"evaluate": "evaluate", "threads": "threads"},
-}
-"""The module of each command, in the order of the help. A module is imported when its command is called."""
+}  # The module of each command, in the order of the help. A module is imported when its command is called.
 
 _CHECKOUT = "in a checkout of the repository"
 _EXACT = "leave it out, every search is exact"
@@ -63,8 +62,7 @@ _REMOVED = {
     "qa --sweep": "run the command once for each value, such as -k 3",
     "qa --prices": "multiply the tokens of the report by your prices",
     "qa --judge-by": "leave it out: --judge asks for marks and for the better answer",
-}
-"""Commands and options of earlier releases, and what to use instead."""
+}  # Commands and options of earlier releases, and what to use instead.
 
 
 class _WarningLines(logging.Handler):

@@ -28,8 +28,7 @@ _STYLES = {
     **dict.fromkeys(("kept", "recalled"), "green"),
     **dict.fromkeys(("confirmed", "corrected", "filled", "asked"), "yellow"),
     **dict.fromkeys(("unsupported", "failed"), "red"),
-}
-"""Styles of the final states of a sub-question."""
+}  # Styles of the final states of a sub-question.
 _REPORT_WIDTH, _SVG_WIDTH, _LONGEST = 140, 108, 1_500
 
 

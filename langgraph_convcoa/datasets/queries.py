@@ -20,8 +20,7 @@ _NAMES = {
     "train": {"train", "training", "trainset", "trn"},
     "dev": {"dev", "development", "devset", "val", "valid", "validation"},
     "test": {"test", "testing", "testset", "tst"},
-}
-"""Words in a file's name that give its split."""
+}  # Words in a file's name that give its split.
 
 
 @dataclass(frozen=True)

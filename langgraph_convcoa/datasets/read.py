@@ -33,8 +33,7 @@ _FORMATS: tuple[tuple[Callable[[Row], bool] | set[str], Callable[[Row], Entries]
     ({"task_id", "input", "contexts"}, conversations.read_mtrag_task),
     ({"question", "context", "supporting_facts"}, questions.read_hotpotqa),
     ({"id", "question", "paragraphs"}, questions.read_musique),
-)
-"""How the first row of a file shows the format (by keys, or by a function), and the reader of its rows."""
+)  # How the first row of a file shows the format (by keys, or by a function), and the reader of its rows.
 _ID_KEYS = ("id", "_id", "passage_id")
 _TEXT_KEYS = ("text", "contents")
 _QUESTIONS = re.compile(r"^queries\.jsonl|_(?:lastturn|questions|rewrite)\.jsonl$")
@@ -119,7 +118,6 @@ def _read(place: Path, *, required: bool) -> tuple[list[Query], list[Document], 
 
 
 def _read_queries(path: Path) -> Iterator[Query]:
-    """The rows of a `queries.jsonl`."""
     for row in json_lines(path):
         history = row.get("history") or []
         turns = [turn if isinstance(turn, list) else [] for turn in history] if isinstance(history, list) else [[]]

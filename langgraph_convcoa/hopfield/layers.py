@@ -189,7 +189,7 @@ class SparseHopfieldLayer(HopfieldHeads):
         self.patterns = _learned(patterns, self.association_dim, "patterns")
 
     def forward(self, query: Tensor, *, pair_mask: Tensor | None = None) -> Tensor:
-        """Retrieve Z (batch, m, dim) from the learned patterns with queries R (batch, m, dim). The mask has a column a pattern."""
+        """Retrieve Z (batch, m, dim) for queries R (batch, m, dim). The mask has a column for each learned pattern."""
         queries = self.query(self._batched(query, "query", self.query.in_features))
         found = self._attend(queries, self.patterns.unsqueeze(0), None, pair_mask)
         return self._output(found, batched=query.ndim == 3)

@@ -17,7 +17,7 @@ from typing_extensions import TypedDict
 from langgraph_convcoa.chain import ChainItem
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.text.citation_marks import without_marks
-from langgraph_convcoa.text.clean import clean
+from langgraph_convcoa.text.clean import clean, shortened
 
 ROOT = "Contextual knowledge set"
 EXTRA = "convcoa"
@@ -201,20 +201,15 @@ def _check(entry: Any) -> None:
 def _as_text(entry: Round, length: int) -> str:
     """Text of a round for a prompt; each part has at most `length` characters."""
     answer = without_marks(entry["answer"]).strip()
-    lines = [f"User: {_cut(entry['original_question'], length)}"]
+    lines = [f"User: {shortened(entry['original_question'], length)}"]
     solved = zip(entry["sub_questions"].values(), entry["information_summaries"].values(), strict=False)
     if len(entry["sub_questions"]) > 1:
         lines += [
-            f"({_cut(sub, length)} {_cut(found, length // 2)})"
+            f"({shortened(sub, length)} {shortened(found, length // 2)})"
             for sub, found in solved
             if found.split(" — ")[0].rstrip(".") not in answer
         ]
-    return "\n".join([*lines, f"Assistant: {_cut(answer, length)}"] if answer else lines)
-
-
-def _cut(text: str, length: int) -> str:
-    text = " ".join(text.split())
-    return text if len(text) <= length else f"{text[:length].rsplit(' ', 1)[0]} …"
+    return "\n".join([*lines, f"Assistant: {shortened(answer, length)}"] if answer else lines)
 
 
 class Asked(NamedTuple):

@@ -144,7 +144,6 @@ def finish(
 
 
 def _numbers(evidence: Sequence[Document]) -> dict[str, int]:
-    """The number under which each document is cited."""
     return {str(document.id): number for number, document in enumerate(evidence, 1)}
 
 

@@ -236,10 +236,7 @@ def _decision_type(review: Review) -> Any:
 def decide(reviews: Sequence[Review]) -> list[Decided]:
     """Interrupt the turn until a person has decided about each review. Arguments that an edit leaves out stay unchanged.
 
-    LangGraph does not keep an invalid response, so the turn goes on waiting.
-
-    Raises:
-        InputError: A decision cannot be carried out.
+    LangGraph does not keep an invalid response, so the turn waits on. Raises InputError for a decision that cannot be used.
     """
     schema = _model("HITLResponse", decisions=(tuple[tuple(map(_decision_type, reviews))], ...))  # type: ignore[misc]
     try:

@@ -118,12 +118,9 @@ class Reasoner:
 
     A subclass defines `plan` and `correct`. The async methods run them in a thread unless the subclass defines them too. Pass
     `config` to every model call, so that callbacks, usage counts and streams work.
-
-    Attributes:
-        uses_model: Whether a model reads the evidence. Then the question is looked up before it is planned.
     """
 
-    uses_model: bool = True
+    uses_model: bool = True  #: Whether a model reads the evidence. Then the question is looked up before it is planned.
 
     def plan(self, request: PlanRequest, config: RunnableConfig | None = None) -> ActionChain:
         """The chain of sub-questions, or the answer."""

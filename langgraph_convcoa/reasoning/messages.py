@@ -126,7 +126,6 @@ def correct_messages(request: CorrectRequest, numbers: Sequence[int]) -> list[Ba
 
 
 def _chain_line(index: int, item: ChainItem, numbers: Mapping[str, int], is_open: bool) -> str:
-    """The line of the prompt about one sub-question."""
     marks = "".join(f"[{numbers[id_]}]" for id_ in item["evidence"][:1] if id_ in numbers)
     if is_open:
         told = f"(open; guess, not verified yet: {item['guess_answer']})" if item["guess_answer"] else "(open)"

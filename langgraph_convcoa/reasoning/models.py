@@ -125,10 +125,8 @@ def _adapted(model: Any, adapter: str | Path, *, merge: bool) -> Any:
 def chat_models(model: object, config: RunnableConfig | None = None) -> list[BaseChatModel]:
     """The chat models inside the wrappers, in the order in which they are asked.
 
-    If a run chooses a model's fields, `config` decides, or else the default. A model with neither is left out.
-
-    Raises:
-        ModelError: `model` is neither a chat model nor a wrapped one.
+    If a run chooses a model's fields, `config` decides, or else the default. A model with neither is left out. Raises
+    ModelError if `model` is neither a chat model nor a wrapped one.
     """
     if isinstance(model, BaseChatModel):
         return [model]

@@ -102,10 +102,6 @@ def parse_corrections(output: str | Mapping[str, Any]) -> tuple[dict[int, dict[s
     """Read `{"answers": [{"index", "answer", "evidence", "status"}], "final_answer"}`: answers by index, and the final one.
 
     Indexes count from 1. A reply without the list, or in plain text, is the final answer.
-
-    Example:
-        >>> parse_corrections('{"answers": [{"index": 2, "answer": "1982", "evidence": [3]}], "final_answer": "In 1982 [3]."}')
-        ({2: {'answer': '1982', 'evidence': [3], 'reason': '', 'status': 'supported'}}, 'In 1982 [3].')
     """
     if isinstance(output, str) and "{" not in output:
         return {}, _answer(output)

@@ -68,10 +68,8 @@ class SentenceGate:
 class AnswerStream:
     """Reads the answer in a JSON reply while the model writes it, and gives it to a gate.
 
-    Args:
-        gate: Shows the sentences that are verified.
-        whole_answer: Read "final_answer" beside any chain. In a plan, it must be the first field or follow an empty chain.
-        numbers: `numbers[n - 1]` is the number of the evidence that the prompt shows as [n]; None: the same number.
+    With `whole_answer`, "final_answer" is read beside any chain. In a plan it must be the first field or follow an empty chain.
+    `numbers[n - 1]` is the number of the evidence that the prompt shows as [n]; None: the same number.
     """
 
     def __init__(self, gate: SentenceGate, *, whole_answer: bool, numbers: Sequence[int] | None = None) -> None:

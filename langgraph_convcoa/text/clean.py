@@ -93,6 +93,12 @@ def json_text(value: Any, *, ascii_only: bool = False, indent: int | None = None
     return _RAW_IN_JSON.sub(lambda sign: f"\\u{ord(sign[0]):04x}", text)
 
 
+def shortened(text: str, most: int) -> str:
+    """The text on one line, cut at a word if it has more than `most` characters."""
+    text = flat(text)
+    return text if len(text) <= most else f"{text[:most].rsplit(' ', 1)[0]} …"
+
+
 def one_line(text: str, limit: int = 240) -> str:
     r"""The text on one line, shortened at a word."""
     line = " ".join(printable(text).split())

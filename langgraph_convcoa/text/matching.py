@@ -40,7 +40,7 @@ def match_answer(answer: str, references: Sequence[str]) -> dict[str, float]:
     words = plain.split()
     return {
         "em": float(plain in golds),
-        "cover_em": float(any(_covers(plain, gold) for gold in golds)),
+        "cover_em": float(any(gold and gold in (words if gold in _POLAR else plain) for gold in golds)),
         "f1": max(_f1(words, gold.split()) for gold in golds),
     }
 
@@ -48,10 +48,6 @@ def match_answer(answer: str, references: Sequence[str]) -> dict[str, float]:
 def known_references(references: Sequence[str]) -> list[str]:
     """The references that are not blank, each once."""
     return list(dict.fromkeys(reference for reference in references if reference.strip()))
-
-
-def _covers(plain: str, gold: str) -> bool:
-    return bool(gold) and gold in (plain.split() if gold in _POLAR else plain)
 
 
 def _f1(answer: list[str], reference: list[str]) -> float:

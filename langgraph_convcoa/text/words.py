@@ -67,11 +67,11 @@ class Sentence(NamedTuple):
     end: int
 
 
-def sentences(text: str, language: str = "en") -> list[Sentence]:
+def sentences(text: str) -> list[Sentence]:
     """Split text into sentences, without the white space around them. "Vols. I & II" is not split."""
     found: list[Sentence] = []
     position = 0
-    for piece in _cut(text, language):
+    for piece in _cut(text):
         stripped = piece.strip()
         # `find`, because the offsets of sentencex are wrong after a character outside the basic multilingual plane.
         start = text.find(stripped, position)
@@ -89,12 +89,12 @@ def _is_counted(text: str, end: int) -> bool:
     return _COUNTED.match(text, end) is not None and _COUNTS.search(text[max(0, end - 10) : end]) is not None
 
 
-def _cut(text: str, language: str) -> Iterator[str]:
+def _cut(text: str) -> Iterator[str]:
     """Split a text into sentences with the white space around them. Windows bound the time that a long text takes."""
     start = 0
     while len(text) - start > _WINDOW:
         window = text[start : start + _WINDOW]
-        pieces = [str(boundary["text"]) for boundary in get_sentence_boundaries(language, window)]
+        pieces = [str(boundary["text"]) for boundary in get_sentence_boundaries("en", window)]
         # The last sentence may go on after the window.
         end = window.rfind(pieces[-1]) if len(pieces) > 1 else 0
         if end > 0:
@@ -103,7 +103,7 @@ def _cut(text: str, language: str) -> Iterator[str]:
             end = max(window.rfind(" "), window.rfind("\n")) + 1 or _WINDOW
             yield window[:end]
         start += end
-    yield from (str(boundary["text"]) for boundary in get_sentence_boundaries(language, text[start:]))
+    yield from (str(boundary["text"]) for boundary in get_sentence_boundaries("en", text[start:]))
 
 
 class Word(NamedTuple):

@@ -5,10 +5,7 @@ import torch
 from langchain_core.documents import Document
 
 from experiments.encoder.__main__ import main
-from experiments.encoder.outlier_free import (
-    softmax_1_attention,
-    use_attention,
-)
+from experiments.encoder.outlier_free import softmax_1_attention, use_attention
 from langgraph_convcoa.datasets.queries import Query
 from tests.data import write_dataset
 from tests.retrieval.tiny_bert import loop_attention, loop_bert, save_tiny_bert, tiny_bert

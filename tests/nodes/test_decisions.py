@@ -11,15 +11,7 @@ from langchain.agents.middleware.human_in_the_loop import HITLRequest
 from pydantic import TypeAdapter
 
 from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.nodes.approve import (
-    Decided,
-    NeededText,
-    Review,
-    Text,
-    arguments,
-    chain_type,
-    review_request,
-)
+from langgraph_convcoa.nodes.approve import Decided, NeededText, Review, Text, arguments, chain_type, review_request
 from tests.fakes import decided_by
 
 ACTIONS = ["knowledge_retrieval", "data_analysis"]

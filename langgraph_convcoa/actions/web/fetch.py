@@ -22,8 +22,7 @@ from langgraph_convcoa.errors import RetrievalError, check_least
 USER_AGENT = "langgraph-convcoa/0.1 (question answering for a user)"
 PAGE_TYPES = frozenset(
     {"", "text/html", "application/xhtml+xml", "text/plain", "text/markdown", "application/pdf", "application/x-pdf"}
-)
-"""Media types that are read as pages."""
+)  # Media types that are read as pages.
 _HEADERS = {
     "User-Agent": USER_AGENT,
     "Accept": "text/html,application/xhtml+xml,application/pdf;q=0.9,text/plain;q=0.8",

@@ -1,8 +1,8 @@
 """Published sets of single questions whose answers need several passages.
 
 - HotpotQA (Yang et al. 2018) and 2WikiMultiHopQA (Ho et al. 2020), from their authors or from a data hub, and MuSiQue
-  (Trivedi et al. 2022): a question has paragraphs, some of which support it and are gold. Equal paragraphs are one passage: its id is a hash of
-  title and text.
+  (Trivedi et al. 2022): a question has paragraphs, some of which support it and are gold. Equal paragraphs are one passage:
+  its id is a hash of title and text.
 """
 
 from __future__ import annotations

@@ -51,12 +51,10 @@ _BATCH = 64
 
 
 @dataclass(frozen=True, eq=False)
-class Measured:
-    """The m measures of one method for n queries: query indexes in ascending order, (n, m) values, and n conversations."""
+class Measured(Sample):
+    """The m measures of one method for n queries; `rows` are the indexes of the queries, in ascending order."""
 
     rows: npt.NDArray[np.int64]
-    values: npt.NDArray[np.float64]
-    conversations: tuple[str, ...]
 
     def less(self, other: Measured) -> Sample:
         """This method's values minus the other's, for the queries that both methods were asked."""
@@ -144,8 +142,7 @@ def results_of(
                 results[method] = MethodResult(0, dict.fromkeys(METRICS, 0.0), seconds[method])
             continue
         means = np.mean([part.values.mean(axis=0) for part in measured], axis=0)
-        samples = [Sample(part.values, part.conversations) for part in measured]
-        low, high = bootstrap_interval(samples, resamples=_RESAMPLES, seed=seed)
+        low, high = bootstrap_interval(measured, resamples=_RESAMPLES, seed=seed)
         p_values = {}
         if method != baseline:
             differences = [part.less(source[baseline]) for part, source in zip(measured, sources, strict=True)]
@@ -282,4 +279,4 @@ def _measure(ranker: Ranker, method: str, pool: Pool, progress: Progress) -> Mea
             for row, (ranking, query) in enumerate(zip(ranker(batch), batch, strict=True), start):
                 values[row] = [measure(ranking, query.gold) for measure in METRICS.values()]
             advance(len(batch))
-    return Measured(np.array(rows, dtype=np.int64), values, tuple(query.conversation_id for query in asked))
+    return Measured(values, tuple(query.conversation_id for query in asked), np.array(rows, dtype=np.int64))

@@ -222,13 +222,6 @@ class ReplyCache(BaseCache):
             self._file.execute(_KEEP, (key, text, tokens, now - self._asked.pop(key, now)))
             self.tokens += tokens
 
-    # Without a thread, because both take well under a millisecond.
-    async def alookup(self, prompt: str, llm_string: str) -> RETURN_VAL_TYPE | None:
-        return self.lookup(prompt, llm_string)
-
-    async def aupdate(self, prompt: str, llm_string: str, return_val: Sequence[Generation]) -> None:
-        self.update(prompt, llm_string, return_val)
-
     def clear(self, **kwargs: Any) -> None:
         """Forget all replies."""
         with self._lock:

@@ -22,7 +22,7 @@ from langgraph_convcoa.reasoning.models import call_error, load_chat_model
 from langgraph_convcoa.reasoning.parsing import read_json, without_thought
 from langgraph_convcoa.retrieval.progress import Progress, track
 from langgraph_convcoa.text.citation_marks import without_marks
-from langgraph_convcoa.text.clean import flat
+from langgraph_convcoa.text.clean import flat, shortened
 
 CRITERIA = ("correct", "complete", "faithful", "concise")
 """In this order: right and to the point; has all of the reference; claims nothing unsupported; says nothing unneeded."""
@@ -74,8 +74,8 @@ class Case:
             [Passages]:
             - Ada was born in 1815.
         """
-        said = [f"User: {flat(asked)}\nAssistant: {_cut(reply, _SAID)}" for asked, reply in self.history[-_TURNS:]]
-        passages = [f"- {_cut(passage, _PASSAGE)}" for passage in self.passages[:_PASSAGES]]
+        said = [f"User: {flat(asked)}\nAssistant: {shortened(reply, _SAID)}" for asked, reply in self.history[-_TURNS:]]
+        passages = [f"- {shortened(passage, _PASSAGE)}" for passage in self.passages[:_PASSAGES]]
         right = dict.fromkeys(flat(reference) for reference in self.references if reference.strip())
         lines = [
             "[Conversation]:" if said else "[Conversation]: (none)",
@@ -141,11 +141,6 @@ def _object(reply: str) -> dict[str, Any]:
     value = read_json(reply)
     found = {str(key).strip().lower(): entry for key, entry in value.items()} if isinstance(value, Mapping) else {}
     return found | {"reason": flat(str(found.get("reason") or ""))}
-
-
-def _cut(text: str, most: int) -> str:
-    text = flat(text)
-    return text if len(text) <= most else f"{text[:most].rsplit(' ', 1)[0]} …"
 
 
 @dataclass(frozen=True)

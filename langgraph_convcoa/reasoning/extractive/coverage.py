@@ -86,7 +86,8 @@ def cover(
         (1.0, 0.0)
     """
     groups = group_terms(find_terms(question))
-    texts = [tuple(passage_texts(document)) for document in evidence]
+    # A title or heading may hold a name too.
+    texts = [(one.page_content, *(str(one.metadata[key]) for key in _TITLES if one.metadata.get(key))) for one in evidence]
     anywhere = Held(text for passage in texts for text in passage)
     passages = [Held(passage) for passage in texts]
     if not groups:
@@ -142,9 +143,3 @@ def group_terms(terms: Sequence[Term]) -> tuple[Group, ...]:
 
 def _part(place: int, term: Term) -> int:
     return term.run if term.kind == "name" else -1 if term.kind == "quoted" else place
-
-
-def passage_texts(document: Document) -> tuple[str, ...]:
-    """The texts of a passage that may hold a name: its text, title and headings."""
-    metadata = document.metadata
-    return (document.page_content, *(str(metadata[key]) for key in _TITLES if metadata.get(key)))

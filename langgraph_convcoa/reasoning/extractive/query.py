@@ -48,8 +48,7 @@ KIND_WORDS = frozenset(
         " year date day week month decade century know call stand mean refer definition define term abbreviation acronym"
         " title type kind nationality ever"
     )
-)
-"""Words that say what kind of answer is wanted. The answer need not repeat them."""
+)  # Words that say what kind of answer is wanted. The answer need not repeat them.
 
 
 @dataclass(frozen=True)
