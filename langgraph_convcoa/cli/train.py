@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from langgraph_convcoa.training.head import HeadSettings
     from langgraph_convcoa.training.planner.environment import RewardSettings
     from langgraph_convcoa.training.query_encoder import QueryEncoderSettings
+    from langgraph_convcoa.training.reranker import RerankerSettings
 
 _kind, _length, _run = map(panel, ("What is trained", "Length", "The run"))
 _turn, _reward, _updates = map(panel, ("The turns", "The reward", "Length and memory"))
@@ -42,7 +43,8 @@ class TrainingOptions:
     """The options of `convcoa train`: the kind of model, and the length of the training."""
 
     head: Annotated[bool, _kind(None, "Only the head: weights on frozen vectors, in a minute or so.", "--head")] = False
-    start: Annotated[Path | None, _kind("DIR", "Train this model's query encoder further, with the DPR loss.")] = None
+    reranker: Annotated[bool, _kind(None, "A reranker: it reads a question and a passage together.", "--reranker")] = False
+    start: Annotated[Path | None, _kind("DIR", "Train this query encoder (with --reranker a file) further.")] = None
     distil_only: Annotated[bool, _kind(None, "Learn from rewrites alone, without the DPR loss.", "--distil-only")] = False
     synthetic: Annotated[int | None, _kind("N", "Synthetic conversations; 6000, or 4000 with --head.", min=0)] = None
     encoder: Annotated[str | None, _kind("NAME", "sentence-transformers model or folder; all-MiniLM-L6-v2 without it.")] = None
@@ -52,16 +54,20 @@ class TrainingOptions:
     learning_rate: Annotated[float | None, _length("X", "Peak learning rate.")] = None
     seed: Annotated[int, _length("S", "Seed of all random draws; 0 by default.", min=0)] = 0
 
-    def settings(self) -> HeadSettings | QueryEncoderSettings:
+    def settings(self) -> HeadSettings | QueryEncoderSettings | RerankerSettings:
         """The settings of the training. Raises InputError if options contradict each other."""
         if self.head and (self.distil_only or self.start is not None):
             raise InputError("--distil-only and --start are for the query encoder: leave out --head")
+        if self.reranker and (self.head or self.distil_only):
+            raise InputError("--reranker trains a reranker alone: leave out --head and --distil-only")
         from langgraph_convcoa.training.head import HeadSettings
         from langgraph_convcoa.training.query_encoder import QueryEncoderSettings
+        from langgraph_convcoa.training.reranker import RerankerSettings
 
         names = ("steps", "batch_size", "learning_rate", "seed")
         given: dict[str, Any] = {name: number for name in names if (number := getattr(self, name)) is not None}
-        found: HeadSettings | QueryEncoderSettings = HeadSettings() if self.head else QueryEncoderSettings()
+        kind = HeadSettings if self.head else RerankerSettings if self.reranker else QueryEncoderSettings
+        found: HeadSettings | QueryEncoderSettings | RerankerSettings = kind()
         found = replace(found, training=replace(found.training, **given))
         if self.synthetic is not None:
             found = replace(found, synthetic=self.synthetic)
@@ -91,6 +97,7 @@ def train(
       convcoa train data/my_conversations --out my.model
       convcoa train data/squad2 data/quac data/mine --out my.model --resume
       convcoa train data/mine --out small.model --head
+      convcoa train data/mine --out my.reranker --reranker --start reranker
       convcoa evaluate retrieval data/mine --model my.model
     """
     # Checked before transformers' Trainer is imported, because that import fails without accelerate.
@@ -103,6 +110,7 @@ def train(
     from langgraph_convcoa.training.data import load_single_turn, load_training_data
     from langgraph_convcoa.training.head import train_head
     from langgraph_convcoa.training.query_encoder import train_query_encoder
+    from langgraph_convcoa.training.reranker import train_reranker
     from langgraph_convcoa.training.trainer import TrainingJob, model_parts
 
     cache = None if no_cache else open_cache()
@@ -120,6 +128,13 @@ def train(
         "settings": settings,
         "job": job,
     }
+    if options.reranker:
+        reranker = train_reranker(conversations, start=options.start or (None if options.encoder else "verifier"), **given)
+        if as_json:
+            print_json({"reranker": str(reranker.path), "weight": reranker.weight, "bytes": _size(out)})
+        else:
+            consoles()[0].out(f"{reranker.path}: a reranker, weight {reranker.weight}, {_size(out) / 1e6:.1f} MB")
+        return
     if options.head and conversations is not None:
         model = train_head(conversations, **given)
     else:

@@ -167,7 +167,7 @@ def encode_examples(
 ) -> EncodedData:
     """Encode the texts of training data and mine hard negatives with the untrained retriever."""
     memory = build_memory(data.passages, encoder, cache=cache, progress=progress)
-    gold, rows = _gold_sets(memory), dict[str, int]()
+    gold, rows = gold_sets(memory), dict[str, int]()
 
     def row(text: str) -> int:
         return rows.setdefault(text, len(rows))
@@ -212,7 +212,7 @@ def fingerprint(*parts: object) -> str:
     return hashlib.sha256(repr(parts).encode("utf-8", "replace")).hexdigest()[:16]
 
 
-def _gold_sets(memory: Memory) -> Callable[[Sequence[str]], tuple[int, ...]]:
+def gold_sets(memory: Memory) -> Callable[[Sequence[str]], tuple[int, ...]]:
     """Return a function that finds the memory sets of documents, and other sets of equal text (they are no negatives)."""
     sets: dict[str, list[int]] = {}
     copies: dict[str, list[int]] = {}

@@ -11,9 +11,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import IterableDataset
@@ -65,7 +64,7 @@ class VerifierSettings:
     save_every: int = 100  # Steps between checkpoints.
 
 
-class VerifierNetwork(nn.Module):
+class TextPairNetwork(nn.Module):
     """A BERT and a linear layer over its [CLS] and mean vectors. The embeddings of words and positions are frozen."""
 
     def __init__(self, base: str, dropout: float) -> None:
@@ -81,18 +80,32 @@ class VerifierNetwork(nn.Module):
         nn.init.normal_(self.head.weight, std=0.02)
         nn.init.zeros_(self.head.bias)
         self.shared = nn.Parameter(torch.zeros(2, self.bert.config.hidden_size))
+        self.layers: list[int] | None = None
         for name, parameter in self.bert.named_parameters():
             parameter.requires_grad_(name not in _FROZEN)
         for module in self.modules():
             if isinstance(module, nn.Dropout):
                 module.p = dropout
 
+    def keep(self, layers: Sequence[int]) -> None:
+        """Keep only these layers, numbered from 0. Raises InputError if there is no such layer."""
+        known = self.bert.encoder.layer
+        if not layers or not all(0 <= number < len(known) for number in layers):
+            raise InputError(f"layers must be numbers from 0 to {len(known) - 1}, not {list(layers)}.")
+        self.bert.encoder.layer = nn.ModuleList(known[number] for number in layers)
+        self.layers = list(layers)
+
     def load(self, path: Path, base: str) -> None:
-        """Take the weights of a trained verifier. Raises RetrievalError if it was trained from another encoder."""
-        with safe_open(path, framework="numpy") as stored:
-            tensors = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118 - no mapping
-            base_hash = stored.metadata()["base_hash"]
-        head, bias, shared = (tensors.pop(name) for name in ("head.weight", "head.bias", "shared.weight"))
+        """Take the weights and layers of a trained verifier or reranker. Raises RetrievalError if they do not fit."""
+        try:
+            with safe_open(path, framework="numpy") as stored:
+                tensors = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118 - no mapping
+                base_hash, settings = stored.metadata()["base_hash"], json.loads(stored.metadata()["settings"])
+            head, bias, shared = (tensors.pop(name) for name in ("head.weight", "head.bias", "shared.weight"))
+        except (OSError, SafetensorError, ValueError, KeyError, TypeError) as error:
+            raise RetrievalError(f"{path} holds no verifier or reranker to start from ({first_line(error)}).") from error
+        if "layers" in settings:
+            self.keep(settings["layers"])
         own = {name: parameter.data for name, parameter in self.bert.named_parameters() if name not in _FROZEN}
         Differences(tensors, base_hash).add_to(own, base)
         with torch.no_grad():
@@ -100,14 +113,25 @@ class VerifierNetwork(nn.Module):
             self.head.bias.copy_(torch.from_numpy(bias))
             self.shared.copy_(torch.from_numpy(shared))
 
-    def forward(self, ids: Tensor, types: Tensor, mask: Tensor, labels: Tensor) -> dict[str, Tensor]:
+    def save(self, path: Path, kind: str, number: float, base: str) -> None:
+        """Write the file that `TextPairs` reads; `kind` and `number` are those of `save_text_pairs`."""
+        weights = {name: one.cpu().numpy() for name, one in self.bert.state_dict().items()}
+        head, shared = (one.detach().cpu().numpy() for one in (self.head.weight[0], self.shared))
+        save_text_pairs(path, kind, number, weights, head, float(self.head.bias.detach()[0]), shared, base, self.layers)
+
+    def logits(self, ids: Tensor, types: Tensor, mask: Tensor) -> Tensor:
+        """The logit of each pair, (n,), from tokens, types (`token_types`) and mask, (n, l)."""
         words = self.bert.embeddings.word_embeddings(ids)
         # Words that both texts have get type 2 instead of 0, and 3 instead of 1.
         marked = words + self.shared[types % 2] * (types >= 2)[..., None]
         state = self.bert(inputs_embeds=marked, token_type_ids=types % 2, attention_mask=mask).last_hidden_state
         weights = mask[..., None].to(state.dtype)
         mean = (state * weights).sum(1) / weights.sum(1)
-        logits = self.head(torch.cat([state[:, 0], mean], 1)).squeeze(-1)
+        found: Tensor = self.head(torch.cat([state[:, 0], mean], 1)).squeeze(-1)
+        return found
+
+    def forward(self, ids: Tensor, types: Tensor, mask: Tensor, labels: Tensor) -> dict[str, Tensor]:
+        logits = self.logits(ids, types, mask)
         smooth = labels * (1 - 2 * _SMOOTHING) + _SMOOTHING
         return {"loss": nn.functional.binary_cross_entropy_with_logits(logits, smooth)}
 
@@ -214,11 +238,11 @@ def train_verifier(
     started = {"base": base, "start": str(start or ""), "claims": len(claims), "made": len(made), **asdict(chosen)}
     started = json.loads(json.dumps(started))
     checkpoint = _begin(folder, started, resume)
-    network = VerifierNetwork(base, chosen.dropout)
+    network = TextPairNetwork(base, chosen.dropout)
     if start is not None:
         network.load(Path(start), base)
     found = [*learned, *with_distractors(learned, chosen.distractors, chosen.seed)]
-    pairs = DrawnPairs(claim_pairs(found, chosen.premise_words), made, _tokenizer(base), chosen)
+    pairs = DrawnPairs(claim_pairs(found, chosen.premise_words), made, pair_tokenizer(base), chosen)
     with quiet():
         arguments = TrainingArguments(
             output_dir=str(folder / _CHECKPOINTS),
@@ -236,7 +260,7 @@ def train_verifier(
             remove_unused_columns=False,
             dataloader_pin_memory=False,
         )
-        run(Trainer(network, arguments, _padded, pairs), checkpoint, progress)
+        run(Trainer(network, arguments, padded, pairs), checkpoint, progress)
     verifier = _export(
         network, folder / MODEL, base, [*held_out, *with_distractors(held_out, chosen.distractors, chosen.seed)]
     )
@@ -266,7 +290,8 @@ def _begin(folder: Path, started: dict[str, Any], resume: bool) -> str | None:
     return None if saved is None else str(saved)
 
 
-def _tokenizer(base: str) -> Any:
+def pair_tokenizer(base: str) -> Any:
+    """The tokenizer of an encoder, for pairs of texts: it cuts the longer text, and does not pad."""
     from tokenizers import Tokenizer
 
     place = location_of(base)
@@ -276,7 +301,7 @@ def _tokenizer(base: str) -> Any:
     return tokenizer
 
 
-def _padded(rows: Sequence[dict[str, Any]]) -> dict[str, Tensor]:
+def padded(rows: Sequence[dict[str, Any]]) -> dict[str, Tensor]:
     """A batch of tokenised pairs as tensors."""
     ids, types = (pad_sequence([torch.tensor(row[name]) for row in rows], batch_first=True) for name in ("ids", "types"))
     sizes = torch.tensor([len(row["ids"]) for row in rows])
@@ -284,20 +309,16 @@ def _padded(rows: Sequence[dict[str, Any]]) -> dict[str, Tensor]:
     return {"ids": ids, "types": types, "mask": mask, "labels": torch.tensor([row["label"] for row in rows])}
 
 
-def _export(network: VerifierNetwork, path: Path, base: str, held_out: Sequence[LabelledClaim]) -> TrainedVerifier:
+def _export(network: TextPairNetwork, path: Path, base: str, held_out: Sequence[LabelledClaim]) -> TrainedVerifier:
     """Write the weights in the form that `TrainedVerifier` reads, with T chosen on the held-out claims."""
-    weights = {name: one.cpu().numpy() for name, one in network.bert.state_dict().items()}
-    head = np.asarray(network.head.weight[0].detach().cpu().numpy(), dtype=np.float32)
-    bias = float(network.head.bias.detach()[0])
-    shared = network.shared.detach().cpu().numpy()
-    save_text_pairs(path, "verifier", 0.5, weights, head, bias, shared, base)
+    network.save(path, "verifier", 0.5, base)
     # T = 1 refuses every claim as a whole, so that long claims are also judged by their clauses, as in a graph.
     judged = TrainedVerifier(path, threshold=1.0)
     true = [claim for claim in held_out if claim.supported]
     scores = sorted(judge([claim.claim], Evidence(claim.evidence), judged)[0].score for claim in true)
     lowest = scores[int((1 - _ACCEPTED) * len(scores))] if scores else 0.5
     threshold = round(min(0.95, max(0.05, lowest)), 2)
-    save_text_pairs(path, "verifier", threshold, weights, head, bias, shared, base)
+    network.save(path, "verifier", threshold, base)
     return TrainedVerifier(path)
 
 

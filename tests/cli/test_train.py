@@ -10,8 +10,9 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from langgraph_convcoa.cli.app import app
+from langgraph_convcoa.retrieval.reranker import TrainedReranker
 from tests.data import write_dataset
-from tests.retrieval.tiny_bert import save_tiny_bert
+from tests.retrieval.tiny_bert import save_tiny_encoder
 
 pytest.importorskip("accelerate")
 
@@ -33,12 +34,12 @@ def folder(tmp_path: Path) -> Path:
     ]
     for name, queries in (("single", single), ("talks", talks)):
         write_dataset(tmp_path / name, queries, passages)
-    save_tiny_bert(tmp_path / "bert")
+    save_tiny_encoder(tmp_path / "encoder").with_name("encoder-plain").rename(tmp_path / "bert")
     return tmp_path
 
 
-def run(folder: Path, *arguments: str) -> Result:
-    return CliRunner().invoke(app, ["train", "--device", "cpu", *arguments, "--encoder", str(folder / "bert"), "--no-cache"])
+def run(folder: Path, *arguments: str, encoder: str = "bert") -> Result:
+    return CliRunner().invoke(app, ["train", "--device", "cpu", *arguments, "--encoder", str(folder / encoder), "--no-cache"])
 
 
 def test_help_shows_examples() -> None:
@@ -60,10 +61,24 @@ def test_a_model_from_folders(folder: Path, flags: tuple[str, ...], parts: list[
     assert "convcoa train" in (out / "README.md").read_text()
 
 
+def test_a_reranker_from_folders(folder: Path) -> None:
+    data, out = [str(folder / "talks"), str(folder / "single")], folder / "reranker"
+    short = ("--synthetic", "6", "--steps", "2", "--batch-size", "2")
+    result = run(folder, *data, "--reranker", "--out", str(out), *short, "--json", encoder="encoder")
+    assert result.exit_code == 0, result.output
+    report = json.loads(result.stdout)
+    assert report["reranker"] == str(out / "reranker.safetensors")
+    assert TrainedReranker(report["reranker"]).weight == report["weight"]
+    card = (out / "README.md").read_text()
+    assert "talks 12, made of single 6, single 8" in card
+    assert "convcoa train" in card
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["talks", "--head", "--distil-only"], "leave out --head"), (["talks", "--start", "nothing"], "holds no model"),
+        (["talks", "--head", "--reranker"], "leave out --head"), (["talks", "--reranker", "--start", "no"], "to start from"),
         (["talks", "--head", "--start", "nothing"], "leave out --head"), (["single", "--head"], "name at least one folder"),
         (["missing"], "does not exist"), (["bad"], "queries.jsonl, line 1"), (["untitled"], "without a title"),
         (["talks", "--device", "nowhere"], "--device nowhere cannot be used"),
