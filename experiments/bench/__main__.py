@@ -1,23 +1,20 @@
-"""Speed on this machine: `python -m experiments.bench encoder`, `question`, `engine` or `training`."""
+"""Speed on this machine: `python -m experiments.bench encoder`, `question` or `engine`."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from experiments.bench.encoder import bench_encoder
 from experiments.bench.engine import compare_engine
 from experiments.bench.question import bench_question
-from experiments.bench.training import METHODS, training_cost
 from langgraph_convcoa.cli.console import print_report
 from langgraph_convcoa.cli.documents import open_cache
 from langgraph_convcoa.datasets.read import load_dataset, load_distractors
 from langgraph_convcoa.evaluation.reports import Report
 from langgraph_convcoa.retrieval.encoders.base import DEFAULT_ENCODER
 from langgraph_convcoa.retrieval.engine.choose import open_engine
-from langgraph_convcoa.training.data import load_training_data
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -49,18 +46,8 @@ def _parser() -> argparse.ArgumentParser:
     engine.add_argument("--split", help="only queries of this split")
     engine.add_argument("--questions", type=int, help="only the first N questions")
 
-    training = what.add_parser("training", help="quality, time and memory of trainings on the same data")
-    training.add_argument("data", type=Path, nargs="+", help="folders or files of conversations")
-    training.add_argument("--methods", default="head,dual-question", help=f"of {', '.join(METHODS)} (default: %(default)s)")
-    training.add_argument("--steps", type=int, default=200, help="steps of each training (default: 200)")
-    training.add_argument("--batch", type=int, default=32, help="examples for each step (default: 32)")
-    training.add_argument("--evaluations", type=int, default=10, help="measurements of each training (default: 10)")
-    training.add_argument("--questions", type=int, default=500, help="most questions of the dev parts (default: 500)")
-    training.add_argument("--seed", type=int, default=0, help="seed of the order of the data (default: 0)")
-
-    for one in (engine, training):
-        one.add_argument("--distractors", help="FILE:N: the first N passages of a corpus file are searched too")
-    for one in (encoder, question, engine, training):
+    engine.add_argument("--distractors", help="FILE:N: the first N passages of a corpus file are searched too")
+    for one in (encoder, question, engine):
         one.add_argument("--json", action="store_true", help="print JSON")
     return parser
 
@@ -86,27 +73,7 @@ def _engine(given: argparse.Namespace) -> Report:
     )
 
 
-def _training(given: argparse.Namespace) -> Report:
-    distractors = load_distractors(given.distractors) if given.distractors else ()
-    dev = load_training_data(given.data, part="dev")
-    ids, texts = {one.id for one in dev.passages}, {one.page_content for one in dev.passages}
-    # A text that several distractors have is searched once.
-    new = {one.page_content: one for one in distractors if one.id not in ids and one.page_content not in texts}
-    return training_cost(
-        load_training_data(given.data, part="train"),
-        replace(dev, passages=(*dev.passages, *new.values())),
-        methods=given.methods.split(","),
-        steps=given.steps,
-        batch_size=given.batch,
-        evaluations=given.evaluations,
-        questions=given.questions,
-        seed=given.seed,
-        cache=open_cache(),
-        progress=True,
-    )
-
-
-_BENCHMARKS = {"encoder": _encoder, "question": _question, "engine": _engine, "training": _training}
+_BENCHMARKS = {"encoder": _encoder, "question": _question, "engine": _engine}
 
 if __name__ == "__main__":
     main()

@@ -55,7 +55,7 @@ _REMOVED = {
     "train --made": "it is --synthetic now",
     "train --skip-invalid": "leave it out: such queries are always left out, with a warning",
     "train --full": f"{_QUERY_ENCODER}; a whole encoder is trained with sentence-transformers",
-    "train --dual-question": f"{_QUERY_ENCODER}; the comparison is python -m experiments.bench training {_CHECKOUT}",
+    "train --dual-question": _QUERY_ENCODER,
     "train --chunk": "use a smaller --batch-size",
     "train-planner --merge": "merge with PEFT: AutoPeftModelForCausalLM.from_pretrained(DIR).merge_and_unload()",
     "qa --models": "run the command once for each --model",

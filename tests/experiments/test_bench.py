@@ -1,8 +1,7 @@
-"""The benchmarks: a question's time, encoding, engines, and the cost of trainings beside a plain dual encoder."""
+"""The benchmarks: a question's time, encoding and engines."""
 
 from __future__ import annotations
 
-import itertools
 import json
 from pathlib import Path
 
@@ -10,54 +9,16 @@ import pytest
 from langchain_core.documents import Document
 
 from experiments.bench import question
-from experiments.bench import training as module
 from experiments.bench.__main__ import main
 from experiments.bench.encoder import BASELINE, bench_encoder
 from experiments.bench.engine import compare_engine
 from langgraph_convcoa.datasets.queries import Dataset, Query
-from langgraph_convcoa.retrieval.encoders.sentence_transformer import SentenceTransformerEncoder
 from langgraph_convcoa.retrieval.engine.choose import open_engine
-from langgraph_convcoa.training.data import TrainingData, TrainingExample
-from tests.data import write_dataset
 from tests.fake_encoder import WordEncoder
 from tests.postgres_server import pgvector_server
-from tests.retrieval.tiny_bert import save_tiny_bert, save_tiny_encoder
+from tests.retrieval.tiny_bert import save_tiny_encoder
 
-pytest.importorskip("accelerate")
 FRUITS = ["apples", "pears", "figs", "plums", "sloes", "dates", "limes", "kiwis", "nuts", "grapes", "melons", "olives"]
-
-
-@pytest.fixture(scope="module")
-def encoder(tmp_path_factory: pytest.TempPathFactory) -> SentenceTransformerEncoder:
-    return SentenceTransformerEncoder(str(save_tiny_bert(tmp_path_factory.mktemp("models") / "tiny")), dtype="float32")
-
-
-def data() -> TrainingData:
-    things, ways = ("network", "book", "river", "memory"), ("stores", "when", "who")
-    passages = tuple(
-        Document(f"{way} is the {thing}. The {thing} was {way}.", id=f"{thing} {way}") for thing in things for way in ways
-    )
-    examples = tuple(
-        TrainingExample(f"what was it {way}", ((f"what is a {thing}", "the"),), (f"{thing} {way}",), source="made")
-        for thing, way in itertools.product(things, ways)
-    )
-    return TrainingData(examples, passages)
-
-
-def test_the_command_prints_the_table_as_json(
-    encoder: SentenceTransformerEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    queries = [
-        Query(str(number), one.question, one.history, one.gold, conversation=str(number), split=("train", "dev")[number % 2])
-        for number, one in enumerate(data().examples)
-    ]
-    folder = write_dataset(tmp_path / "made", queries, data().passages)
-    monkeypatch.setattr(module, "as_encoder", lambda _encoder: encoder)
-    monkeypatch.setenv("CONVCOA_CACHE_DIR", str(tmp_path / "cache"))
-    main(["training", str(folder), *["--methods", "head", "--steps", "4", "--batch", "3", "--evaluations", "2", "--json"]])
-    report = json.loads(capsys.readouterr().out)
-    assert (report["examples"], report["questions"], report["steps"]) == (6, 6, 4)
-    assert [step for step, *_ in report["methods"]["head"]["evaluations"]] == [2, 4]
 
 
 def test_a_follow_up_its_parts_and_a_command_are_timed(
