@@ -195,11 +195,11 @@ def free_ports(count: int) -> list[int]:
     """Ports that no other program gets by asking for any: a worker that is killed comes back at its own."""
     from langgraph_convcoa.server.app import listen
 
-    found: list[int] = []
+    found: set[int] = set()
     while len(found) < count:
-        with contextlib.suppress(InputError), listen("127.0.0.1", random.randrange(20_000, 32_000)) as free:
-            found.append(free.getsockname()[1])
-    return found
+        with contextlib.suppress(InputError), listen("127.0.0.1", random.SystemRandom().randrange(20_000, 32_000)) as free:
+            found.add(free.getsockname()[1])
+    return [*found]
 
 
 async def ask(client: httpx.AsyncClient, urls: Sequence[str], talk: int, number: int, told: Told) -> None:
