@@ -49,7 +49,7 @@ class TrainingOptions:
     synthetic: Annotated[int | None, _kind("N", "Synthetic conversations; 6000, or 4000 with --head.", min=0)] = None
     encoder: Annotated[str | None, _kind("NAME", "sentence-transformers model or folder; all-MiniLM-L6-v2 without it.")] = None
     encoder_dtype: Annotated[str, _kind("TYPE", "What the frozen encoder computes in: int8 or float32.")] = "int8"
-    steps: Annotated[int | None, _length("N", "Batches; enough to see all data by default.", min=1)] = None
+    steps: Annotated[int | None, _length("N", "Batches; by default to see all data, or 1000 of a reranker.", min=1)] = None
     batch_size: Annotated[int | None, _length("N", "Questions per step.", min=2)] = None
     learning_rate: Annotated[float | None, _length("X", "Peak learning rate.")] = None
     seed: Annotated[int, _length("S", "Seed of all random draws; 0 by default.", min=0)] = 0

@@ -123,23 +123,27 @@ def train_reranker(
     all_data = with_synthetic(real, single_turn, synthetic=chosen.synthetic, single=chosen.single, seed=training.seed)
     memory = build_memory(all_data.passages, kept, cache=job.cache, progress=job.progress)
     retriever = HopfieldRetriever(corpus=MemoryCorpus(memory), encoder=kept, graph=None, rerank=0)
-    twice, once = real.examples, all_data.examples[len(real.examples) :]
-    asked = 2 * ranked_questions(twice, memory, retriever, job.progress)
-    asked += ranked_questions(once, memory, retriever, job.progress)
-    if not asked:
+    learned: list[RankedQuestion] = []
+    held_out: list[RankedQuestion] = []
+    # Real conversations are drawn twice as often as the others.
+    for times, examples in ((2, real.examples), (1, all_data.examples[len(real.examples) :])):
+        for one in ranked_questions(examples, memory, retriever, job.progress):
+            if zlib.crc32(one.passages[one.right.index(True)].encode()) % _HELD_OUT:
+                learned += [one] * times
+            else:
+                held_out.append(one)
+    learned, judged = learned or held_out, held_out or learned
+    if not learned:
         raise InputError("The data has no question with a gold passage and a wrong one; a reranker learns from both.")
-    parts: tuple[list[RankedQuestion], list[RankedQuestion]] = [], []
-    for one in asked:
-        parts[zlib.crc32(one.passages[one.right.index(True)].encode()) % _HELD_OUT == 0].append(one)
-    learned, held_out = (part or asked for part in parts)
     count = training.batch_size * (training.steps or training.epochs * -(-len(learned) // training.batch_size))
     groups = draw_groups(learned, count, training.seed)
-    known = without_training(chosen) | {"start": str(start), "data": fingerprint(base, [one[:2] for one in asked])}
+    known = without_training(chosen) | {"start": str(start), "data": fingerprint(base, [one[:2] for one in learned])}
     train(network, partial(reranker_loss, pair_tokenizer(base)), groups, training, about=known, **job.options)
     with writable(folder):
         # Written beside the checkpoints first, so that a stop here can be resumed.
-        draft, judged = TrainedReranker(unfinished.folder / MODEL), held_out[:: -(-len(held_out) // _JUDGED)]
+        draft = TrainedReranker(unfinished.folder / MODEL)
         network.save(draft.path, "reranker", 0.0, base)
+        judged = judged[:: 1 + len(judged) // _JUDGED]
         logits = [draft.logits(one.text, one.passages[:RERANKED]) for one in judged]
         ranks = {
             weight: np.mean([one.reciprocal_rank(found, weight) for one, found in zip(judged, logits, strict=True)])
