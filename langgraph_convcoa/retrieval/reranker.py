@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from functools import cache, partial
 from importlib.resources import as_file, files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
-import numpy as np
-
-from langgraph_convcoa.errors import InputError, RetrievalError, first_line
-from langgraph_convcoa.retrieval.cross_encoder import LONGEST, TextPairs
-
-if TYPE_CHECKING:
-    from sentence_transformers import CrossEncoder
+from langgraph_convcoa.errors import InputError, RetrievalError
+from langgraph_convcoa.retrieval.cross_encoder import SentenceTransformersPairs, TextPairs
 
 _FILE = "reranker.safetensors"
-_BATCH = 32
 _WORDS, _OF_A_TURN, _LEAST = 64, 24, 4
 
 
@@ -50,8 +43,7 @@ class TrainedReranker:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-        self._loaded: TextPairs | None = None
-        self._lock = threading.Lock()
+        self._pairs = TextPairs(path, "reranker")
 
     def __repr__(self) -> str:
         return f"TrainedReranker({str(self.path)!r})"
@@ -62,16 +54,10 @@ class TrainedReranker:
     @property
     def weight(self) -> float:
         """The weight that was chosen when the reranker was trained."""
-        return self._network().number
+        return self._pairs.number
 
     def logits(self, question: str, passages: Sequence[str]) -> list[float]:
-        return [float(logit) for logit in self._network().logits([question] * len(passages), passages)]
-
-    def _network(self) -> TextPairs:
-        with self._lock:
-            if self._loaded is None:
-                self._loaded = TextPairs(self.path, "reranker")
-            return self._loaded
+        return [float(logit) for logit in self._pairs.logits([question] * len(passages), passages)]
 
 
 class CrossEncoderReranker:
@@ -84,8 +70,7 @@ class CrossEncoderReranker:
 
     def __init__(self, name: str, *, weight: float = 0.1, device: str | None = None) -> None:
         self.name, self.weight, self.device = name, weight, device
-        self._model: CrossEncoder | None = None
-        self._lock = threading.Lock()
+        self._pairs = SentenceTransformersPairs(name, device, ("reranker", "rerank=0"))
 
     def __repr__(self) -> str:
         return f"CrossEncoderReranker({self.name!r}, weight={self.weight})"
@@ -94,30 +79,10 @@ class CrossEncoderReranker:
         return partial(CrossEncoderReranker, self.name, weight=self.weight, device=self.device), ()
 
     def logits(self, question: str, passages: Sequence[str]) -> list[float]:
-        pairs = [(question, passage[:LONGEST]) for passage in passages]
-        # Fast tokenizers keep their truncation as state, so one batch is read at a time.
-        with self._lock:
-            if self._model is None:
-                self._model = self._opened()
-            import torch
-
-            identity = torch.nn.Identity()
-            found = self._model.predict(pairs, batch_size=_BATCH, activation_fn=identity, show_progress_bar=False)
-        logits = np.asarray(found, dtype=np.float64)
-        if logits.shape != (len(pairs),) or not np.isfinite(logits).all():
-            raise RetrievalError(f"The reranker {self.name!r} must give one finite number for a passage; use another one.")
-        return [float(logit) for logit in logits]
-
-    def _opened(self) -> CrossEncoder:
-        try:
-            from sentence_transformers import CrossEncoder
-
-            model: CrossEncoder = CrossEncoder(self.name, device=self.device)
-            return model
-        # The hub, the file formats and torch raise errors of many types; all mean that there is no model.
-        except Exception as error:
-            reason = f"The reranker {self.name!r} cannot be loaded ({first_line(error)})"
-            raise RetrievalError(f"{reason}: name another CrossEncoder or its folder, or use rerank=0.") from error
+        found = self._pairs.logits([(question, passage) for passage in passages])
+        if found.shape != (len(passages),):
+            raise RetrievalError(f"The reranker {self.name!r} must give one number for a passage; use another one.")
+        return [float(logit) for logit in found]
 
 
 def as_reranker(reranker: Reranker | str) -> Reranker:

@@ -23,7 +23,7 @@ from langgraph_convcoa.retrieval.encoders.embeddings import as_encoder
 from langgraph_convcoa.retrieval.encoders.sentence_transformer import SentenceTransformerEncoder
 from langgraph_convcoa.retrieval.memory_corpus import Memory, MemoryCorpus, build_memory
 from langgraph_convcoa.retrieval.progress import Progress, track
-from langgraph_convcoa.retrieval.reranker import RERANKED, TrainedReranker, conversation_text, default_reranker
+from langgraph_convcoa.retrieval.reranker import TrainedReranker, conversation_text, default_reranker
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 from langgraph_convcoa.training.data import TrainingData, TrainingExample, fingerprint, gold_sets
 from langgraph_convcoa.training.synthetic import with_synthetic
@@ -32,7 +32,7 @@ from langgraph_convcoa.training.verifier import TextPairNetwork, padded, pair_to
 from langgraph_convcoa.verification.trained import packaged_verifier
 
 MODEL = "reranker.safetensors"
-_FOUND, _CANDIDATES, _NEGATIVES, _AT_ONCE = 60, 30, 7, 64
+_FOUND, _CANDIDATES, _READ, _NEGATIVES, _AT_ONCE = 60, 30, 20, 7, 64
 _HELD_OUT, _JUDGED, _WEIGHTS = 12, 600, (0.03, 0.05, 0.1)
 """One gold passage in 12 is held out with its questions. At most 600 of these questions choose the weight."""
 _CARD = """# A reranker
@@ -144,7 +144,7 @@ def train_reranker(
         draft = TrainedReranker(unfinished.folder / MODEL)
         network.save(draft.path, "reranker", 0.0, base)
         judged = judged[:: 1 + len(judged) // _JUDGED]
-        logits = [draft.logits(one.text, one.passages[:RERANKED]) for one in judged]
+        logits = [draft.logits(one.text, one.passages[:_READ]) for one in judged]
         ranks = {
             weight: np.mean([one.reciprocal_rank(found, weight) for one, found in zip(judged, logits, strict=True)])
             for weight in (0.0, *_WEIGHTS)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from functools import cache, partial
@@ -39,8 +38,7 @@ class TrainedVerifier:
         self.path = Path(path)
         self.name = str(path)
         self._given = threshold
-        self._loaded: TextPairs | None = None
-        self._lock = threading.Lock()
+        self._pairs = TextPairs(path, "verifier")
 
     def __repr__(self) -> str:
         return f"TrainedVerifier({self.name!r})"
@@ -51,17 +49,11 @@ class TrainedVerifier:
     @property
     def threshold(self) -> float:
         """T: the given threshold, or the one chosen when the verifier was trained."""
-        return self._given if self._given is not None else self._network().number
+        return self._given if self._given is not None else self._pairs.number
 
     def support(self, claims: Sequence[str], premises: Sequence[str]) -> list[float]:
-        shares = 1 / (1 + np.exp(-np.clip(self._network().logits(claims, premises), -60, 60)))
+        shares = 1 / (1 + np.exp(-np.clip(self._pairs.logits(claims, premises), -60, 60)))
         return [float(share) for share in shares]
-
-    def _network(self) -> TextPairs:
-        with self._lock:
-            if self._loaded is None:
-                self._loaded = TextPairs(self.path, "verifier")
-            return self._loaded
 
 
 class DefaultVerifier:

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from langgraph_convcoa.errors import RetrievalError, first_line
+from langgraph_convcoa.errors import RetrievalError
+from langgraph_convcoa.retrieval.cross_encoder import SentenceTransformersPairs
 from langgraph_convcoa.text.words import content_items
 
-if TYPE_CHECKING:
-    from sentence_transformers import CrossEncoder
-
 _LONGEST = 4_000  # Number of characters that are read of a claim or a premise.
-_BATCH = 32
 _PREFIX = "entail"
 
 
@@ -80,9 +76,7 @@ class CrossEncoderVerifier:
 
     def __init__(self, name: str, *, threshold: float = 0.5, device: str | None = None) -> None:
         self.name, self.threshold, self.device = name, threshold, device
-        self._model: CrossEncoder | None = None
-        self._label: int | None = None
-        self._lock = threading.Lock()
+        self._pairs = SentenceTransformersPairs(name, device, ("verifier", 'verifier="lexical"'))
 
     def __repr__(self) -> str:
         return f"CrossEncoderVerifier({self.name!r}, threshold={self.threshold})"
@@ -92,48 +86,20 @@ class CrossEncoderVerifier:
         return partial(CrossEncoderVerifier, self.name, threshold=self.threshold, device=self.device), ()
 
     def support(self, claims: Sequence[str], premises: Sequence[str]) -> list[float]:
-        pairs = [(premise[:_LONGEST], claim[:_LONGEST]) for claim, premise in zip(claims, premises, strict=True)]
+        pairs = list(zip(premises, claims, strict=True))
         if not pairs:
             return []
-        # Fast tokenizers keep their truncation as state, so one batch is read at a time.
-        with self._lock:
-            model = self._loaded()
-            # Logits: the model's own activation depends on how it was saved.
-            import torch
-
-            logits = np.asarray(
-                model.predict(pairs, batch_size=_BATCH, activation_fn=torch.nn.Identity(), show_progress_bar=False),
-                dtype=np.float64,
+        labels = self._pairs.labels()
+        wanted = [place for place, label in enumerate(labels) if label.lower().startswith(_PREFIX)]
+        if len(labels) > 1 and not wanted:
+            raise RetrievalError(
+                f"The verifier {self.name!r} has {len(labels)} outputs ({', '.join(labels)}), none of them called "
+                "entailment; use a model with one output or an NLI model."
             )
-        if self._label is None:
+        logits = self._pairs.logits(pairs)
+        if len(labels) == 1:
             shares = 1 / (1 + np.exp(-np.clip(logits.reshape(len(pairs)), -60, 60)))
         else:
             powers = np.exp(logits - logits.max(axis=1, keepdims=True))
-            shares = powers[:, self._label] / powers.sum(axis=1)
-        if not np.isfinite(shares).all():
-            raise RetrievalError(f"The verifier {self.name!r} gave NaN; use another one.")
+            shares = powers[:, wanted[0]] / powers.sum(axis=1)
         return [float(share) for share in shares]
-
-    def _loaded(self) -> CrossEncoder:
-        if self._model is None:
-            try:
-                from sentence_transformers import CrossEncoder
-
-                model = CrossEncoder(self.name, device=self.device)
-            # The hub, the file formats and torch raise errors of many types; all mean that there is no model.
-            except Exception as error:
-                raise RetrievalError(
-                    f"The verifier {self.name!r} cannot be loaded ({first_line(error)}): name another CrossEncoder or its "
-                    'folder, or use verifier="lexical".'
-                ) from error
-            labels = {int(place): str(label) for place, label in (model.config.id2label or {}).items()}
-            count = int(model.num_labels)
-            self._label = next((place for place, label in labels.items() if label.lower().startswith(_PREFIX)), None)
-            if count > 1 and self._label is None:
-                raise RetrievalError(
-                    f"The verifier {self.name!r} has {count} outputs ({', '.join(labels.values())}), none of them called "
-                    "entailment; use a model with one output or an NLI model."
-                )
-            self._label = None if count == 1 else self._label
-            self._model = model
-        return self._model

@@ -94,7 +94,7 @@ def test_any_cross_encoder_with_one_output_is_a_reranker(tmp_path):
     assert reranker.logits("who is the network", texts) == pytest.approx(alone, abs=1e-5)
     assert found(reranker, rerank=4)
     several = as_reranker(save_cross_encoder(tmp_path / "several", {"good": 0, "bad": 1}))
-    with pytest.raises(RetrievalError, match="one finite number"):
+    with pytest.raises(RetrievalError, match="one number for a passage"):
         several.logits("who", ["the network"])
 
 
