@@ -123,8 +123,7 @@ def train_reranker(
     all_data = with_synthetic(real, single_turn, synthetic=chosen.synthetic, single=chosen.single, seed=training.seed)
     memory = build_memory(all_data.passages, kept, cache=job.cache, progress=job.progress)
     retriever = HopfieldRetriever(corpus=MemoryCorpus(memory), encoder=kept, graph=None, rerank=0)
-    learned: list[RankedQuestion] = []
-    held_out: list[RankedQuestion] = []
+    learned, held_out = list[RankedQuestion](), list[RankedQuestion]()
     # Real conversations are drawn twice as often as the others.
     for times, examples in ((2, real.examples), (1, all_data.examples[len(real.examples) :])):
         for one in ranked_questions(examples, memory, retriever, job.progress):
