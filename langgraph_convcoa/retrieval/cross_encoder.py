@@ -136,7 +136,7 @@ class SentenceTransformersPairs:
         """The names of the outputs."""
         with self._lock:
             model = self._opened()
-        named = {int(place): str(label) for place, label in (model.config.id2label or {}).items()}
+        named = {int(place): str(label) for place, label in (getattr(model.config, "id2label", None) or {}).items()}
         return [named.get(place, "") for place in range(int(model.num_labels))]
 
     def _opened(self) -> CrossEncoder:

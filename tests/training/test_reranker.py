@@ -49,7 +49,7 @@ def train(tmp_path_factory):
 def test_it_ranks_the_gold_passage_of_its_own_questions_first(tmp_path, train):
     reranker = train(tmp_path / "out", replace(SHORT, steps=100, batch_size=8), layers=(0, 1))
     retriever = HopfieldRetriever.from_texts(
-        THINGS, ids=THINGS, encoder=train.encoder, reranker=str(reranker.path), graph=None
+        THINGS, ids=THINGS, encoder=train.encoder, reranker=str(reranker.path), graph=None, rerank=12
     )
     for one in QUESTIONS[::3]:
         logits = reranker.logits(one.question, THINGS)
