@@ -52,6 +52,10 @@ class TextPairs:
         self._loaded: tuple[OnnxBert, Tokenizer, npt.NDArray[np.float64], float, float] | None = None
         self._lock = threading.Lock()
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A copy reads the file again when it needs it.
+        return TextPairs, (self.path, self._kind)
+
     @property
     def number(self) -> float:
         """The threshold T of a verifier, or the weight of a reranker."""
@@ -117,6 +121,9 @@ class SentenceTransformersPairs:
         self._model: CrossEncoder | None = None
         # Fast tokenizers keep their truncation as state, so one batch is read at a time.
         self._lock = threading.Lock()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return SentenceTransformersPairs, (self.name, self.device, self._wanted)
 
     def logits(self, pairs: Sequence[tuple[str, str]]) -> npt.NDArray[np.float64]:
         """The logits of n pairs: (n,) for a model with one output, (n, outputs) for others."""

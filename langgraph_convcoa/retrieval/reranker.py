@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache, partial
+from functools import cache
 from importlib.resources import as_file, files
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 from langgraph_convcoa.errors import InputError, RetrievalError
 from langgraph_convcoa.retrieval.cross_encoder import SentenceTransformersPairs, TextPairs
@@ -48,9 +48,6 @@ class TrainedReranker:
     def __repr__(self) -> str:
         return f"TrainedReranker({str(self.path)!r})"
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return TrainedReranker, (str(self.path),)
-
     @property
     def weight(self) -> float:
         """The weight that was chosen when the reranker was trained."""
@@ -74,9 +71,6 @@ class CrossEncoderReranker:
 
     def __repr__(self) -> str:
         return f"CrossEncoderReranker({self.name!r}, weight={self.weight})"
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return partial(CrossEncoderReranker, self.name, weight=self.weight, device=self.device), ()
 
     def logits(self, question: str, passages: Sequence[str]) -> list[float]:
         found = self._pairs.logits([(question, passage) for passage in passages])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from functools import cache, partial
+from functools import cache
 from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any
@@ -42,9 +42,6 @@ class TrainedVerifier:
 
     def __repr__(self) -> str:
         return f"TrainedVerifier({self.name!r})"
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return partial(TrainedVerifier, str(self.path), threshold=self._given), ()
 
     @property
     def threshold(self) -> float:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -80,10 +79,6 @@ class CrossEncoderVerifier:
 
     def __repr__(self) -> str:
         return f"CrossEncoderVerifier({self.name!r}, threshold={self.threshold})"
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        # A copy loads the model again when it needs it.
-        return partial(CrossEncoderVerifier, self.name, threshold=self.threshold, device=self.device), ()
 
     def support(self, claims: Sequence[str], premises: Sequence[str]) -> list[float]:
         pairs = list(zip(premises, claims, strict=True))

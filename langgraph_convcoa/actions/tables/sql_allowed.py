@@ -3,40 +3,19 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from importlib.resources import files
 
 from sqlglot import exp
 
 from langgraph_convcoa.actions.base import ActionInputError
 from langgraph_convcoa.actions.tables.engine import Table
 
-# Clauses, operators and names. Not here: INTO, locks, parameters, variables, table functions.
-_CLAUSES = frozenset(
-    """Select From Join Where Group Having Order Ordered Limit Offset Fetch Table TableAlias Column Identifier Literal Star
-    Alias Null Boolean Paren Neg Not Add Sub Mul Div IntDiv Mod DPipe EQ NEQ GT GTE LT LTE NullSafeEQ NullSafeNEQ Is
-    In Between Like ILike Escape Glob CTE With Subquery Union Except Intersect Distinct Window WindowSpec Qualify
-    Filter WithinGroup IgnoreNulls RespectNulls Interval IntervalSpan Var DataType DataTypeParam Tuple Values Cube
-    Rollup GroupingSets Bracket Dot Any All LimitOptions JSONPath JSONPathKey JSONPathRoot JSONPathSubscript""".split()  # noqa: SIM905
-)
-# Functions: aggregates, windows, arithmetic, text, dates. None of them reads files or settings, waits, or writes.
-_FUNCTIONS = frozenset(
-    """Sum Count CountIf Avg Min Max Median Mode Quantile ApproxQuantile PercentileCont PercentileDisc ApproxDistinct Stddev
-    StddevPop StddevSamp Variance VariancePop Corr CovarPop CovarSamp AnyValue ArgMax ArgMin First Last GroupConcat
-    LogicalAnd LogicalOr FirstValue LastValue NthValue Lag Lead RowNumber Rank DenseRank PercentRank CumeDist Ntile
-    Abs Sign Round Ceil Floor Trunc Sqrt Cbrt Exp Ln Log Pow Greatest Least Coalesce Nullif If Case Cast TryCast
-    Exists And Or Xor Typeof Lower Upper Initcap Length Trim Substring Left Right StrPosition Concat ConcatWs Replace
-    StartsWith EndsWith Contains SplitPart Year Month Quarter Week WeekOfYear Day DayOfWeek DayOfWeekIso DayOfYear
-    DayOfMonth Hour Minute Second Monthname Dayname LastDay Extract DateTrunc TimestampTrunc DateDiff TimestampDiff
-    DateAdd DateSub Date Datetime DateFromParts ToDays TimeToUnix TsOrDsToDate TsOrDsToTimestamp TsOrDsAdd TsOrDsDiff
-    TimeToStr StrToTime StrToDate ToChar ToNumber CurrentDate CurrentTimestamp JSONExtract JSONExtractScalar""".split()  # noqa: SIM905
-)
-# Functions that PostgreSQL lacks: a call of such a name could reach a user's function.
-_NOT_IN_POSTGRES = frozenset(
-    """ApproxDistinct ApproxQuantile ArgMax ArgMin Contains DateFromParts Datetime DayOfMonth DayOfWeek DayOfWeekIso DayOfYear
-    Dayname EndsWith First Hour Last Minute Monthname Quantile Quarter Second TimestampDiff ToDays Typeof Week
-    WeekOfYear""".split()  # noqa: SIM905
-)
+_LISTS = tomllib.loads(files(__package__).joinpath("sql_allowed.toml").read_text(encoding="utf-8"))
+_KINDS = ("clauses", "functions", "not_in_postgres", "types", "words")
+_CLAUSES, _FUNCTIONS, _NOT_IN_POSTGRES, _TYPES, _WORDS = (frozenset(_LISTS[kind].split()) for kind in _KINDS)
 # Built-in functions of each database that have no class in sqlglot. Any other name may be a user's function.
 _OTHER_FUNCTIONS = {
     "postgres": frozenset({"age", "date", "date_part"}),
@@ -44,20 +23,6 @@ _OTHER_FUNCTIONS = {
     "sqlite": frozenset({"date", "datetime", "ifnull", "julianday", "total", "unixepoch", "time"}),
 }
 _DATE_FUNCTIONS = frozenset({"date", "datetime", "ifnull", "time"})
-# Types of casts. Not here: PostgreSQL's regclass and others that read the catalogue.
-_TYPES = frozenset(
-    """TINYINT UTINYINT SMALLINT USMALLINT INT UINT MEDIUMINT BIGINT UBIGINT INT128 UINT128 INT256 FLOAT DOUBLE DECIMAL
-    BIGDECIMAL CHAR NCHAR VARCHAR NVARCHAR TEXT BOOLEAN DATE DATE32 TIME TIMETZ TIMESTAMP TIMESTAMPTZ TIMESTAMPNTZ
-    TIMESTAMPLTZ TIMESTAMP_S TIMESTAMP_MS TIMESTAMP_NS DATETIME DATETIME2 INTERVAL UUID YEAR""".split()  # noqa: SIM905
-)
-# Words that sqlglot writes into a query without quotes: units of time, parts of a date, GROUP BY ALL.
-_WORDS = frozenset(
-    """YEAR YEARS QUARTER QUARTERS MONTH MONTHS WEEK WEEKS DAY DAYS HOUR HOURS MINUTE MINUTES SECOND SECONDS MILLISECOND
-    MILLISECONDS MICROSECOND MICROSECONDS NANOSECOND NANOSECONDS DECADE DECADES CENTURY CENTURIES MILLENNIUM MILLENNIUMS
-    MILLENNIA EPOCH DOW DOY ISODOW ISOYEAR ISOWEEK WEEKDAY WEEKISO DAYOFWEEK DAYOFWEEKISO DAYOFWEEK_ISO DAYOFMONTH DAYOFYEAR
-    WEEKOFYEAR YEARWEEK JULIAN ERA TIMEZONE TIMEZONE_HOUR TIMEZONE_MINUTE EPOCH_SECOND EPOCH_MILLISECOND EPOCH_MS EPOCH_US
-    EPOCH_NS ALL""".split()  # noqa: SIM905
-)
 _PLAIN = re.compile(r"[A-Za-z_]\w{0,30}(?: [A-Za-z_]\w{0,30}){0,3}", re.ASCII)
 _NUMBER = re.compile(r"(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,3})?", re.ASCII)
 _KEY = re.compile(r"[\w -]{1,100}")

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from weakref import WeakValueDictionary
@@ -47,18 +48,6 @@ _MICROSOFT = "com.microsoft"
 _OPSET, _IR_VERSION = 17, 8
 _LARGEST = 127
 _BELOW, _LOWEST = 16, 0.171  # GELU is never below -0.17: 16 of the 256 levels stand for negative values.
-# Sentences of many kinds, which show how large the activations of a model become.
-_SENTENCES = (
-    "What is the name of the first book that she wrote, and when was it published?",
-    "The company said on Tuesday that revenue rose by 12.4% to $3,500 million in the third quarter of 2019 (see note 7).",
-    "Photosynthesis converts light energy into chemical energy; plants, algae and cyanobacteria release oxygen as they do it.",
-    "In 1865 the General Assembly, under the leadership of John Smith, passed a law that the king refused to sign.",
-    "def add(a, b): return a + b  # see https://example.com/index.html and README.md for details",
-    "You can apply online if you are over 18 and live in the United Kingdom; otherwise call us on 0800 123456.",
-    "“I don't know,” he said, “but they were there before us!” Then Tom laughed, took his hat and left without a word.",
-    "* Step 1: open the menu. * Step 2: choose Settings > Network. Error 404: not found. Price: 12,99 € | Weight: 3.5 kg",
-    "El perro corre por la calle. Der Zug fährt um 8:15 Uhr ab. Москва — столица России. 日本語の文章です。",
-)
 
 
 @dataclass(frozen=True, eq=False)
@@ -282,10 +271,11 @@ class OnnxBert:
 
 
 def _reach(bert: Bert) -> dict[str, Array]:
-    """The largest absolute input of each linear layer over a few sentences, channel by channel."""
+    """The largest absolute input of each linear layer over a few sentences of many kinds, channel by channel."""
+    sentences = files(__package__).joinpath("sentences.txt").read_text(encoding="utf-8").splitlines()
     graph = _Graph(bert, "mean", None, watch=True)
     session, outputs = graph.session(1), list(graph.watched.values())
-    found = [session.run(outputs, {"state": bert.embedded(np.array([ids]))}) for ids in bert.token_ids(_SENTENCES)]
+    found = [session.run(outputs, {"state": bert.embedded(np.array([ids]))}) for ids in bert.token_ids(sentences)]
     return {name: np.max(reached, axis=0) for name, *reached in zip(graph.watched, *found, strict=True)}
 
 
