@@ -7,8 +7,10 @@ import logging
 import os
 import re
 import sys
+import tomllib
 import traceback
 from importlib import import_module
+from importlib.resources import files
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated, Any
@@ -29,40 +31,6 @@ _COMMANDS = {
     **dict.fromkeys(("train", "train-verifier", "train-planner"), "train"),
     **{"evaluate": "evaluate", "threads": "threads"},
 }  # The module of each command, in the order of the help. A module is imported when its command is called.
-
-_CHECKOUT = "in a checkout of the repository"
-_EXACT = "leave it out, every search is exact"
-_QUERY_ENCODER = "leave it out to train a query encoder"
-_EXPERIMENTS = {
-    **dict.fromkeys(("train-reader", "evaluate reader"), "graph_reader"),
-    **dict.fromkeys(("retrieval --rewriter", "retrieval --answerer", "retrieval --dual"), "peers DATA"),
-    **{"bench": "bench", "evaluate planner": "planner", "evaluate costs": "costs", "evaluate memory": "memory"},
-    **{"evaluate blind": "blind sheets", "evaluate blind-score": "blind score", "qa --unknown-names": "unknown_names DATA"},
-}
-_REMOVED = {
-    **{name: f"run python -m experiments.{experiment} {_CHECKOUT}" for name, experiment in _EXPERIMENTS.items()},
-    "warm-start": "run TRL's SFTTrainer on plans that earned their reward, as docs/guides/training.md shows",
-    **dict.fromkeys(("evaluate guesses", "evaluate faithfulness"), "run convcoa evaluate verification"),
-    **dict.fromkeys((f"demo {name}" for name in ("--docs", "--question", "-q", "--model")), "run convcoa chat --docs PATH"),
-    **{
-        f"{command} {name}": "name it in the address: postgresql://host/database?collection=NAME&tenant=NAME"
-        for command in ("ask", "chat", "serve", "mcp", "search", "index")
-        for name in ("--collection", "--tenant")
-    },
-    "index --approximate": f"{_EXACT}; for millions of passages load them into an engine (--to URL)",
-    **dict.fromkeys(("index --exact", "search --exact"), _EXACT),
-    "index --windows": "leave it out; passages and their windows are encoded apart",
-    "train --made": "it is --synthetic now",
-    "train --skip-invalid": "leave it out: such queries are always left out, with a warning",
-    "train --full": f"{_QUERY_ENCODER}; a whole encoder is trained with sentence-transformers",
-    "train --dual-question": _QUERY_ENCODER,
-    "train --chunk": "use a smaller --batch-size",
-    "train-planner --merge": "merge with PEFT: AutoPeftModelForCausalLM.from_pretrained(DIR).merge_and_unload()",
-    "qa --models": "run the command once for each --model",
-    "qa --sweep": "run the command once for each value, such as -k 3",
-    "qa --prices": "multiply the tokens of the report by your prices",
-    "qa --judge-by": "leave it out: --judge asks for marks and for the better answer",
-}  # Commands and options of earlier releases, and what to use instead.
 
 
 class _WarningLines(logging.Handler):
@@ -133,11 +101,13 @@ def _use_instead(error: Exception) -> str:
     if context is None:
         return ""
     option = getattr(error, "option_name", None)
+    table = tomllib.loads(files(__package__).joinpath("removed.toml").read_text(encoding="utf-8"))
+    removed = {name: instead for instead, names in table.items() for name in names}
     # The name of an unknown command is only in the message.
     for name in [option] if option else re.findall(r"'([\w-]+)'", str(getattr(error, "message", ""))):
         command = name if context.parent is None else f"{context.info_name} {name}"
-        if command in _REMOVED:
-            return f"{option or f'convcoa {command}'} was removed: {_REMOVED[command]}"
+        if command in removed:
+            return f"{option or f'convcoa {command}'} was removed: {removed[command]}"
     return ""
 
 

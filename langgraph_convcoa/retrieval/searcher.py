@@ -73,20 +73,21 @@ def find(corpus: Corpus, view: View, query: Query, *, paths: bool = False) -> li
     weights = {"beta": query.beta, "passage_weight": query.passage_weight}
     for row, ranking in enumerate(search(view.patterns, query.states, k=first, allowed=allowed, extra=extra, **weights)):
         one = query.one(row)
-        ranking, order = _reranked(view, one, ranking)
+        ranking, scores = _reranked(view, one, ranking)
         if graph is None:
-            found.append(_hits(corpus, view, one, _first(ranking, query.k)))
+            best = replace(ranking, indices=ranking.indices[: query.k], scores=scores[: query.k])
+            found.append(_hits(corpus, view, one, best))
             continue
-        ranking, walked = _walked(view, one, ranking, order, graph, None if extra is None else extra[row], allowed)
+        ranking, walked = _walked(view, one, ranking, graph, None if extra is None else extra[row], allowed)
         hits = _hits(corpus, view, one, ranking)
         found.append(_with_paths(view, hits, walked, graph[1]) if paths else hits)
     return found
 
 
 def _reranked(view: View, query: Query, ranking: Ranking) -> tuple[Ranking, Scores]:
-    """The ranking with its first passages in the order of score + weight * logit, and these sums for all passages.
+    """The ranking by score + weight * logit, with these sums as its scores; and the scores of the search in the same order.
 
-    A passage that the reranker does not read has the lowest logit of those that it reads. The scores stay those of the search.
+    A passage that the reranker does not read has the lowest logit of those that it reads.
     """
     reranker, count = query.reranker, min(query.rerank, len(ranking.indices))
     if reranker is None or count < 2:
@@ -97,11 +98,7 @@ def _reranked(view: View, query: Query, ranking: Ranking) -> tuple[Ranking, Scor
     logits = np.asarray(reranker.logits(conversation_text(query.questions[0], query.turns[0]), texts), dtype=np.float64)
     sums = ranking.scores + reranker.weight * np.pad(logits, (0, len(ranking.indices) - count), constant_values=logits.min())
     order = np.argsort(-sums, kind="stable")
-    return replace(ranking, indices=ranking.indices[order], scores=ranking.scores[order]), sums[order]
-
-
-def _first(ranking: Ranking, k: int) -> Ranking:
-    return replace(ranking, indices=ranking.indices[:k], scores=ranking.scores[:k])
+    return replace(ranking, indices=ranking.indices[order], scores=sums[order]), ranking.scores[order]
 
 
 def _hits(corpus: Corpus, view: View, query: Query, ranking: Ranking) -> list[Hit]:
@@ -134,21 +131,12 @@ def _lexical(corpus: Corpus, view: View, query: Query) -> Vectors | None:
 
 
 def _walked(
-    view: View,
-    query: Query,
-    ranking: Ranking,
-    order: Scores,
-    graph: tuple[Links, Numbers],
-    extra: Vectors | None,
-    allowed: Mask,
+    view: View, query: Query, ranking: Ranking, graph: tuple[Links, Numbers], extra: Vectors | None, allowed: Mask
 ) -> tuple[Ranking, Walk]:
-    """The passages that a walk reached, by their mass, then the others. The scores are those of the search.
-
-    `order` has the numbers that the ranking is sorted by.
-    """
+    """Rank the passages that a walk reached, by mass, before the others. The scores stay those of the search."""
     assert query.graph is not None
     links, numbers = graph
-    walked = walk(links, query.questions[0], np.searchsorted(numbers, ranking.indices), order, query.graph)
+    walked = walk(links, query.questions[0], np.searchsorted(numbers, ranking.indices), ranking.scores, query.graph)
     mass = walked.passages if allowed is None else np.where(allowed[numbers], walked.passages, 0)
     reached = np.flatnonzero(mass)
     # Passages with equal mass stay in the order of their numbers.
