@@ -111,8 +111,6 @@ def test_a_malformed_verdict_and_a_spent_budget_are_no_verdicts(tmp_path: Path) 
         assert {one.marks for one in spent.marks if one.method == "a"} == {None}
 
 
-# anyio leaves a connection unawaited that is cancelled before it began.
-@pytest.mark.filterwarnings("ignore:coroutine 'connect_tcp.<locals>.try_connect' was never awaited:RuntimeWarning")
 def test_a_judge_that_is_not_there_ends_it_and_one_failure_does_not(tmp_path: Path) -> None:
     with OpenAIServer(lambda body: Reply("no", status=404)) as server, folder(tmp_path / "gone") as place:
         fill(place)
