@@ -7,7 +7,7 @@ Shared doubles, to be used before a new one is written:
                             `decided_by(response, reviews)` reads a person's decisions
     tests/fake_encoder.py   `WordEncoder` (the encoder)
     tests/openai_server.py  `OpenAIServer(script)`, a server of chat completions, and `server.model()`, its client
-    tests/data.py           `write_dataset(folder, queries, corpus)` and `write_rows(path, rows)`
+    tests/data.py           `write_dataset(folder, queries, corpus)`, `write_rows(path, rows)` and `pdf_bytes(*pages)`
     here                    fixtures `cli` (runs `convcoa` in this process) and `words` (commands use `WordEncoder`)
 """
 
@@ -17,6 +17,7 @@ import gc
 import os
 import signal
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -67,16 +68,9 @@ def without_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def cli() -> Callable[..., Any]:
     """Runs `convcoa` with some words in this process; `code` is the exit code that it must end with."""
-    from typer.testing import CliRunner
+    from tests.cli.commands import convcoa
 
-    from langgraph_convcoa.cli.app import app
-
-    def run(*words: object, code: int = 0) -> Any:
-        done = CliRunner().invoke(app, [str(word) for word in words])
-        assert done.exit_code == code, done.output
-        return done
-
-    return run
+    return partial(convcoa, code=0)
 
 
 @pytest.fixture

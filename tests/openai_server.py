@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 from langchain_openai import ChatOpenAI
 
 from tests.bounds import SECONDS
+from tests.loopback import Loopback
 
 
 @dataclass
@@ -32,68 +32,43 @@ class Reply:
 Script = Callable[[dict[str, Any]], "Reply | str"]
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    # The default of five drops connections that come at once, which are then tried again after a second.
-    request_queue_size = 128
-
-
-class OpenAIServer:
+class OpenAIServer(Loopback):
     """Serves `script(request body) -> Reply`; as a context manager it stops itself, and drops what it still delays.
 
     A stream's events hold `piece` characters each; reading one takes the client a millisecond.
     """
 
     def __init__(self, script: Script | list[Reply | str], piece: int = 3) -> None:
+        super().__init__()
+        self.base_url += "/v1"
         self.requests: list[dict[str, Any]] = []
         self.keys: list[str] = []
         self._piece = piece
-        self._lock = threading.Lock()
         self._closing = threading.Event()
         if isinstance(script, list):
             queue = list(script)
             self._script: Script = lambda body: queue.pop(0)
         else:
             self._script = script
-        outer = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                with outer._lock:
-                    outer.requests.append(body)
-                    outer.keys.append(self.headers.get("Authorization", ""))
-                    reply = outer._script(body)
-                if isinstance(reply, str):
-                    reply = Reply(reply)
-                if outer._closing.wait(reply.delay):
-                    return
-                with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-                    outer._send(self, body, reply)
-
-            def log_message(self, format: str, *args: Any) -> None:
-                pass
-
-        self._server = _Server(("127.0.0.1", 0), Handler)
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
-
-    @property
-    def base_url(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_address[1]}/v1"
 
     def model(self, name: str = "a", **settings: Any) -> ChatOpenAI:
         """A client of this server."""
         return chat_model(self.base_url, name, **settings)
 
-    def __enter__(self) -> OpenAIServer:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *exc: object) -> None:
+    def __exit__(self, *error: object) -> None:
         self._closing.set()
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join(SECONDS)
+        super().__exit__(*error)
+
+    def _answer(self, handler: BaseHTTPRequestHandler) -> None:
+        body = json.loads(handler.rfile.read(int(handler.headers["Content-Length"])))
+        with self._lock:
+            self.requests.append(body)
+            self.keys.append(handler.headers.get("Authorization", ""))
+            reply = self._script(body)
+        if isinstance(reply, str):
+            reply = Reply(reply)
+        if not self._closing.wait(reply.delay):
+            self._send(handler, body, reply)
 
     def _send(self, handler: BaseHTTPRequestHandler, body: dict[str, Any], reply: Reply) -> None:
         if reply.drop:

@@ -18,13 +18,13 @@ from typing import Any
 
 import numpy as np
 
-from langgraph_convcoa.retrieval.encoders.base import Encoder, Vectors
+from langgraph_convcoa.retrieval.encoders.base import Vectors
 from langgraph_convcoa.retrieval.engine.base import Engine, StoredPassage
 from langgraph_convcoa.retrieval.engine.choose import open_engine
 from langgraph_convcoa.retrieval.engine.corpus import EngineCorpus
-from langgraph_convcoa.retrieval.progress import Progress
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 from langgraph_convcoa.text.words import content_words
+from tests.fake_encoder import WordEncoder
 from tests.postgres_server import pgvector_server
 
 DIMENSION = 384
@@ -91,24 +91,17 @@ class MadeUp:
         return texts, np.array(states, dtype=np.float32)
 
 
-class Given(Encoder):
+class Given(WordEncoder):
     """Gives the vectors that belong to questions."""
 
-    name = "made-up"
     dimension = DIMENSION
-    max_tokens = 256
 
     def __init__(self, texts: Sequence[str], states: Vectors) -> None:
+        super().__init__()
         self._states = dict(zip(texts, states, strict=True))
 
-    def count_tokens(self, text: str) -> int:
-        return len(text.split()) + 2
-
-    def encode_queries(self, texts: Sequence[str]) -> Vectors:
+    def _encode(self, texts: Sequence[str]) -> Vectors:
         return np.stack([self._states[text] for text in texts])
-
-    def encode_passages(self, texts: Sequence[str], progress: Progress = False) -> Vectors:
-        raise AssertionError
 
 
 class Timed:

@@ -28,8 +28,8 @@ from langgraph_convcoa.retrieval.encoders.sentence_transformer import SentenceTr
 from langgraph_convcoa.retrieval.engine.base import Engine, StoredPassage, stored_passages
 from langgraph_convcoa.retrieval.engine.choose import open_engine
 from langgraph_convcoa.retrieval.engine.load import load_into, ray_load
-from langgraph_convcoa.retrieval.progress import Progress
 from tests import ROOT
+from tests.fake_encoder import WordEncoder
 from tests.postgres_server import pgvector_server
 from tests.retrieval.engine.killed import contents
 
@@ -38,22 +38,20 @@ _TOGETHER = 1_280  # Passages in a transaction of the fastest path.
 _SENTENCES, _WORDS = 6, 15
 
 
-class MadeUp(Encoder):
+class MadeUp(WordEncoder):
     """Vectors of no meaning, so that encoding takes next to nothing."""
 
-    name, dimension, max_tokens = "made up", 384, 256
+    dimension = 384
 
     def __init__(self) -> None:
+        super().__init__()
         rows = np.random.default_rng(0).standard_normal((4096, self.dimension), dtype=np.float32)
         self._rows = rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
     def count_tokens(self, text: str) -> int:
         return text.count(" ") * 3 // 2 + 2
 
-    def encode_queries(self, texts: Sequence[str]) -> Vectors:
-        return self.encode_passages(texts)
-
-    def encode_passages(self, texts: Sequence[str], progress: Progress = False) -> Vectors:
+    def _encode(self, texts: Sequence[str]) -> Vectors:
         keys = np.array([zlib.crc32(text.encode()) for text in texts], dtype=np.int64)
         found = self._rows[keys % len(self._rows)] + np.float32(0.5) * self._rows[keys // len(self._rows) % len(self._rows)]
         return found / np.linalg.norm(found, axis=1, keepdims=True)

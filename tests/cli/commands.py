@@ -7,8 +7,13 @@ from typer.testing import CliRunner, Result
 from langgraph_convcoa.cli.app import app
 
 
-def convcoa(*arguments: object, input: str | None = None) -> Result:
-    return CliRunner().invoke(app, [str(argument) for argument in arguments], input=input)
+def convcoa(
+    *arguments: object, input: str | None = None, env: dict[str, str] | None = None, code: int | None = None
+) -> Result:
+    """Run `convcoa` with some words; `code` is the exit code that it must end with."""
+    done = CliRunner().invoke(app, [str(argument) for argument in arguments], input=input, env=env)
+    assert code in (None, done.exit_code), done.output
+    return done
 
 
 def asked_of(place: object, question: str, what: str) -> Result:

@@ -42,8 +42,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> dict[str, MemoryEngine]:
 
 @pytest.fixture
 def loaded(opened: dict[str, MemoryEngine], docs: Path) -> MemoryEngine:
-    result = convcoa("index", docs, "--to", ADDRESS)
-    assert result.exit_code == 0, result.output
+    convcoa("index", docs, "--to", ADDRESS, code=0)
     return opened[ADDRESS]
 
 
@@ -135,8 +134,7 @@ def test_ctrl_c_while_indexes_are_built_says_what_stands_and_the_same_command_go
 
     with monkeypatch.context() as patch:
         patch.setattr(MemoryEngine, "settle", interrupted)
-        result = convcoa("index", docs, "--to", ADDRESS)
-    assert result.exit_code == 130
+        result = convcoa("index", docs, "--to", ADDRESS, code=130)
     assert "All documents are loaded and stay so" in result.stderr
     assert "load the same again" in result.stderr
     assert opened[ADDRESS].count() == 2

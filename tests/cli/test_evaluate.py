@@ -7,10 +7,10 @@ import shutil
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from langgraph_convcoa.cli.app import app
 from langgraph_convcoa.datasets.queries import in_dev_part
+from tests.cli.commands import convcoa
 from tests.data import write_dataset, write_rows
 
 WORDS = ["ants", "bees", "crabs", "ducks", "eels", "foxes", "goats", "hens", "ibises", "jays"]
@@ -45,8 +45,8 @@ def data(tmp_path: Path) -> Path:
     return write_dataset(tmp_path / "data", queries, corpus, ".jsonl.gz")
 
 
-def evaluate(*arguments: object) -> Result:
-    return CliRunner().invoke(app, ["evaluate", *map(str, arguments)])
+def evaluate(*arguments: object, code: int | None = None) -> Result:
+    return convcoa("evaluate", *arguments, code=code)
 
 
 def test_retrieval_methods_are_compared_over_pool_and_distractors(data: Path, tmp_path: Path) -> None:
@@ -112,8 +112,7 @@ def test_wrong_methods_and_missing_data_are_one_line(data: Path, tmp_path: Path)
         (["retrieval", data / "queries.jsonl.gz"], "no known format"),
         (["qa", tmp_path / "nowhere"], "nowhere"),
     ):
-        result = evaluate(*arguments)
-        assert result.exit_code == 2, result.output
+        result = evaluate(*arguments, code=2)
         (line,) = result.stderr.splitlines()
         assert line.startswith("error: ")
         assert message in line
@@ -121,8 +120,7 @@ def test_wrong_methods_and_missing_data_are_one_line(data: Path, tmp_path: Path)
 
 def test_without_a_model_extracted_answers_are_compared_with_gold_answers(data: Path, tmp_path: Path) -> None:
     arguments = ["qa", data, "--sample", "6", "--seed", "1", "-k", "3", "--out", tmp_path / "run"]
-    result = evaluate(*arguments, "--json")
-    assert result.exit_code == 0, result.output
+    result = evaluate(*arguments, "--json", code=0)
     report = json.loads(result.stdout)
     assert (report["questions"], report["settings"]["model"], list(report["methods"])) == (6, None, ["extractive"])
     figures = report["methods"]["extractive"]

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from langgraph_convcoa.cli.app import app
+from tests.cli.commands import convcoa
 from tests.data import write_dataset
 from tests.fake_encoder import WordEncoder
 from tests.fakes import corrections, node, plan
@@ -78,8 +78,8 @@ def script(body: dict[str, Any]) -> Reply | str:
     return "Nobody knows." if "crabs" in question else answer_of(question).replace(" [1]", "")
 
 
-def evaluate(*arguments: object) -> Result:
-    return CliRunner().invoke(app, ["evaluate", "qa", *map(str, arguments)])
+def evaluate(*arguments: object, code: int | None = None) -> Result:
+    return convcoa("evaluate", "qa", *arguments, code=code)
 
 
 def report_of(result: Result) -> dict[str, Any]:
@@ -95,8 +95,7 @@ def test_methods_are_compared_and_everything_is_in_the_folder(data: Path, tmp_pa
         arguments += ["--methods", "closed-book,ours,extractive"]
         report = report_of(evaluate(*arguments, "--json"))
         asked = len(server.requests)
-        again = evaluate(*arguments)
-        assert again.exit_code == 0, again.output
+        again = evaluate(*arguments, code=0)
         assert len(server.requests) == asked
     assert (report["questions"], report["conversations"], report["left_out"], report["partial"]) == (8, 4, 1, False)
     assert list(report["methods"]) == ["closed-book", "ours", "extractive"]
@@ -118,8 +117,7 @@ def test_methods_are_compared_and_everything_is_in_the_folder(data: Path, tmp_pa
 def test_the_default_folder_goes_on_and_other_settings_get_another(data: Path, tmp_path: Path) -> None:
     with OpenAIServer(script) as server:
         arguments = [data, "--model", "test", "--base-url", server.base_url, "--methods", "closed-book"]
-        stopped = evaluate(*arguments, "--max-tokens", "200", "--concurrency", "1")
-        assert stopped.exit_code == 0, stopped.output
+        stopped = evaluate(*arguments, "--max-tokens", "200", "--concurrency", "1", code=0)
         assert "partial" in stopped.stderr
         assert "budget of 200 tokens" in stopped.stderr
         [folder] = (tmp_path / "convcoa-runs").iterdir()
@@ -129,8 +127,7 @@ def test_the_default_folder_goes_on_and_other_settings_get_another(data: Path, t
         assert len(server.requests) == 8
         report_of(evaluate(*arguments, "--gold-history", "--json"))
         assert len([*(tmp_path / "convcoa-runs").iterdir()]) == 2
-        refused = evaluate(*arguments, "--out", folder, "--seed", "3")
-        assert refused.exit_code == 2
+        refused = evaluate(*arguments, "--out", folder, "--seed", "3", code=2)
         assert "made with seed = 0, not 3" in refused.stderr
 
 
@@ -216,8 +213,7 @@ def test_other_documents_are_searched(data: Path, tmp_path: Path) -> None:
     ],
 )
 def test_wrong_arguments_are_one_line(data: Path, arguments: list[str], message: str) -> None:
-    result = evaluate(data, *arguments)
-    assert result.exit_code == 2, result.output
+    result = evaluate(data, *arguments, code=2)
     (line,) = result.stderr.splitlines()
     assert line.startswith("error: ")
     assert message in line
@@ -225,8 +221,7 @@ def test_wrong_arguments_are_one_line(data: Path, arguments: list[str], message:
 
 def test_a_wrong_key_is_one_line_and_says_where_the_answers_are(data: Path) -> None:
     with OpenAIServer(lambda body: Reply(f"bad key {KEY}", status=401)) as server:
-        result = evaluate(data, "--model", "test", "--base-url", server.base_url, "--methods", "closed-book")
-    assert result.exit_code == 2
+        result = evaluate(data, "--model", "test", "--base-url", server.base_url, "--methods", "closed-book", code=2)
     assert "refused the key (401)" in result.stderr.splitlines()[-1]
     assert "the same command resumes the run" in result.stderr
     assert KEY not in result.output
@@ -254,8 +249,7 @@ def test_ctrl_c_ends_with_one_line_and_the_same_command_goes_on(data: Path) -> N
 
     with OpenAIServer(interrupting) as server:
         arguments = [data, "--model", "test", "--base-url", server.base_url, "--methods", "closed-book", "--concurrency", "1"]
-        stopped = evaluate(*arguments)
-        assert stopped.exit_code == 130, stopped.output
+        stopped = evaluate(*arguments, code=130)
         assert "Ctrl-C once more stops at once" in stopped.stderr
         assert "the same command resumes the run" in stopped.stderr
         assert 3 <= asked < 8
@@ -278,8 +272,7 @@ def test_a_data_set_without_passages_is_for_methods_that_do_not_search(data: Pat
     with OpenAIServer(script) as server:
         arguments = [data, "--model", "test", "--base-url", server.base_url]
         assert report_of(evaluate(*arguments, "--methods", "closed-book", "--json"))["answered"] == 8
-        refused = evaluate(*arguments, "--methods", "closed-book,react")
-        assert refused.exit_code == 2
+        refused = evaluate(*arguments, "--methods", "closed-book,react", code=2)
         assert "give documents or an index" in refused.stderr
         (tmp_path / "docs.txt").write_text("The bees were counted in 1901.")
         arguments += ["--docs", tmp_path / "docs.txt"]

@@ -20,8 +20,7 @@ pytestmark = pytest.mark.usefixtures("encoder")
 
 @pytest.fixture
 def made(docs: Path, tmp_path: Path) -> Path:
-    result = convcoa("index", docs, "--out", tmp_path / "made")
-    assert result.exit_code == 0, result.output
+    convcoa("index", docs, "--out", tmp_path / "made", code=0)
     return tmp_path / "made"
 
 
@@ -80,8 +79,7 @@ def test_several_paths_keep_their_names_apart(tmp_path: Path, monkeypatch: pytes
         Path(folder).mkdir()
         Path(folder, "notes.txt").write_text(f"Notes of {folder}.")
     Path("notes.txt").write_text("Notes of all.")
-    result = convcoa("index", "a", "b", "notes.txt", "--out", "made")
-    assert result.exit_code == 0, result.output
+    convcoa("index", "a", "b", "notes.txt", "--out", "made", code=0)
     passages = [passage.document for passage in read(Index("made").snapshot())]
     assert sorted(str(passage.id) for passage in passages) == ["a/notes.txt", "b/notes.txt", "notes.txt"]
     assert {passage.metadata["source"] for passage in passages} == {"a/notes.txt", "b/notes.txt", "notes.txt"}

@@ -46,6 +46,5 @@ def test_the_help_does_not_name_it(command: str, gone: str) -> None:
 
 @pytest.mark.parametrize("command", ["nonsense", "evaluate nonsense", "ask q --nonsense"])
 def test_what_never_was_is_wrong_usage(command: str) -> None:
-    result = convcoa(*command.split())
-    assert result.exit_code == 2
+    result = convcoa(*command.split(), code=2)
     assert "was removed" not in result.stderr

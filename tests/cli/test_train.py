@@ -7,10 +7,10 @@ import shlex
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from langgraph_convcoa.cli.app import app
 from langgraph_convcoa.retrieval.reranker import TrainedReranker
+from tests.cli.commands import convcoa
 from tests.data import write_dataset
 from tests.retrieval.tiny_bert import save_tiny_encoder
 
@@ -38,13 +38,12 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def run(folder: Path, *arguments: str, encoder: str = "bert") -> Result:
-    return CliRunner().invoke(app, ["train", "--device", "cpu", *arguments, "--encoder", str(folder / encoder), "--no-cache"])
+def run(folder: Path, *arguments: str, encoder: str = "bert", code: int | None = None) -> Result:
+    return convcoa("train", "--device", "cpu", *arguments, "--encoder", folder / encoder, "--no-cache", code=code)
 
 
 def test_help_shows_examples() -> None:
-    result = CliRunner().invoke(app, ["train", "--help"], env={"COLUMNS": "160"})
-    assert result.exit_code == 0
+    result = convcoa("train", "--help", env={"COLUMNS": "160"}, code=0)
     assert "convcoa train data/mine --out small.model --head" in result.stdout
 
 
@@ -53,8 +52,7 @@ def test_a_model_from_folders(folder: Path, flags: tuple[str, ...], parts: list[
     data = [str(folder / "talks")] if flags else [str(folder / "single"), str(folder / "talks")]
     short = () if flags else ("--synthetic", "12")
     out = folder / "model"
-    result = run(folder, *data, "--out", str(out), "--steps", "2", "--batch-size", "4", "--json", *flags, *short)
-    assert result.exit_code == 0, result.output
+    result = run(folder, *data, "--out", str(out), "--steps", "2", "--batch-size", "4", "--json", *flags, *short, code=0)
     report = json.loads(result.stdout)
     assert set(parts) <= set(report["parts"])
     assert "| talks |" in (out / "README.md").read_text()
@@ -64,8 +62,7 @@ def test_a_model_from_folders(folder: Path, flags: tuple[str, ...], parts: list[
 def test_a_reranker_from_folders(folder: Path) -> None:
     data, out = [str(folder / "talks"), str(folder / "single")], folder / "reranker"
     short = ("--synthetic", "6", "--steps", "2", "--batch-size", "2")
-    result = run(folder, *data, "--reranker", "--out", str(out), *short, "--json", encoder="encoder")
-    assert result.exit_code == 0, result.output
+    result = run(folder, *data, "--reranker", "--out", str(out), *short, "--json", encoder="encoder", code=0)
     report = json.loads(result.stdout)
     assert report["reranker"] == str(out / "reranker.safetensors")
     assert TrainedReranker(report["reranker"]).weight == report["weight"]
@@ -94,8 +91,7 @@ def test_bad_input_is_one_line_before_anything_is_trained(
     write_dataset(folder / "untitled", [row], [{"id": "p", "text": "a"}])
     monkeypatch.chdir(folder)
     # What is named last counts.
-    result = run(folder, "--out", str(folder / "model"), *arguments)
-    assert result.exit_code == 2, result.output
+    result = run(folder, "--out", str(folder / "model"), *arguments, code=2)
     assert message in result.stderr
     assert result.stderr.strip().count("\n") == 0
     assert not (folder / "model").exists()

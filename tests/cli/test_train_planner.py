@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 from langchain_core.documents import Document
-from typer.testing import CliRunner
 
-from langgraph_convcoa.cli.app import app
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 from langgraph_convcoa.training.planner import grpo
+from tests.cli.commands import convcoa
 from tests.data import write_dataset
 from tests.training.planner.tiny import TEXTS, TURNS, Library, tiny_policy
 
@@ -47,8 +46,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 )
 def test_bad_input_is_refused_in_one_line(folder: Path, out: str, more: list[str], message: str) -> None:
     told = ["train-planner", str(folder / "talks"), "--model", "x", "--out", str(folder / out), *more]
-    result = CliRunner().invoke(app, told, env={"COLUMNS": "300"})
-    assert result.exit_code == 2
+    result = convcoa(*told, env={"COLUMNS": "300"}, code=2)
     assert message in result.output
     assert not (folder / "new").exists()
 
@@ -74,8 +72,7 @@ def test_several_data_sets_are_searched_together_and_keep_no_password(tmp_path: 
     monkeypatch.setattr(grpo, "train_planner", train)
     (tmp_path / "out").mkdir()
     told = ["train-planner", str(tmp_path / "one"), str(tmp_path / "two"), "--model", "x", "--out", str(tmp_path / "out")]
-    result = CliRunner().invoke(app, [*told, "--reasoner", "m", "--base-url", "http://ana:pw@localhost/v1"])
-    assert result.exit_code == 0, result.output
+    result = convcoa(*told, "--reasoner", "m", "--base-url", "http://ana:pw@localhost/v1", code=0)
     assert "reward of sampled plans: 0.50 in the first 1 steps" in result.output
     ((queries, command),) = trained
     assert [one.answer for one in queries] == ["1982", "1893"]
@@ -84,19 +81,16 @@ def test_several_data_sets_are_searched_together_and_keep_no_password(tmp_path: 
     assert "pw" not in command
     query = {"id": "q", "question": "When?", "answer": "1", "gold": ["same"], "split": "train"}
     write_dataset(tmp_path / "two", [query], [{"id": "same", "text": "Of two."}])
-    result = CliRunner().invoke(app, told, env={"COLUMNS": "300"})
-    assert result.exit_code == 2
+    result = convcoa(*told, env={"COLUMNS": "300"}, code=2)
     assert "'same' stands for two texts, one of them in two" in result.output
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:`(is_)?gradient_checkpointing` is deprecated:FutureWarning")
 def test_a_planner_is_trained(folder: Path) -> None:
-    run = CliRunner().invoke
     small = ["--steps", "1", "--questions", "2", "--group", "2", "--longest", "8", "--rank", "2", "--layers", "1", "--json"]
     out = ["--model", str(folder / "model"), "--out", str(folder / "out")]
-    result = run(app, ["train-planner", str(folder / "talks"), *out, *small])
-    assert result.exit_code == 0, result.output
+    result = convcoa("train-planner", folder / "talks", *out, *small, code=0)
     curve = json.loads(result.stdout)["curve"]
     assert [row["step"] for row in curve] == [1]
     assert curve[0]["turn/malformed"] == 1

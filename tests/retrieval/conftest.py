@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -16,7 +18,6 @@ from langgraph_convcoa.retrieval.encoders.base import Encoder, Vectors
 from langgraph_convcoa.retrieval.graph.index import GraphIndex
 from langgraph_convcoa.text.words import words
 from tests.fake_encoder import WordEncoder
-from tests.milvus_file import milvus_file
 
 
 def put(corpus: Corpus, documents: Iterable[Document], encoder: Encoder, **options: Any) -> list[str]:
@@ -53,9 +54,17 @@ def small() -> BagOfWords:
 
 @pytest.fixture(scope="session")
 def milvus() -> Iterator[str]:
-    """The URL of a Milvus in a file, without a collection."""
-    with milvus_file() as url:
-        yield url
+    """The URL of a Milvus in a file, by milvus-lite, without a collection; skipped where that is not installed."""
+    pytest.importorskip("pymilvus")
+    pytest.importorskip("milvus_lite")
+    from milvus_lite.server_manager import server_manager_instance
+
+    with TemporaryDirectory(prefix="convcoa-milvus-") as folder:
+        path = Path(folder) / "test.db"
+        try:
+            yield f"milvus+file://{path}"
+        finally:
+            server_manager_instance.release_server(str(path))
 
 
 def same_links(one, other):

@@ -10,9 +10,13 @@ from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import ConfigurableField, RunnableLambda
+from langchain_tests.integration_tests import RetrieversIntegrationTests
 
 from langgraph_convcoa.errors import InputError, RetrievalError
+from langgraph_convcoa.retrieval.encoders.sentence_transformer import SentenceTransformerEncoder
+from langgraph_convcoa.retrieval.memory_corpus import MemoryCorpus, build_memory
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
+from tests.fakes import documents as facts
 from tests.retrieval.test_vectorstore import in_memory
 
 DOCUMENTS = [
@@ -365,3 +369,26 @@ def test_more_that_cannot_be_used_is_one_line(retriever, encoder):
         retriever.search_batch("who?")
     with pytest.raises(InputError, match="history must be"):
         retriever.invoke("who?", history=5)
+
+
+_ENCODER = SentenceTransformerEncoder()
+_CORPUS: list[MemoryCorpus] = []
+
+
+@pytest.mark.slow
+class TestHopfieldRetriever(RetrieversIntegrationTests):
+    """LangChain's standard suite, with the real encoder."""
+
+    @property
+    def retriever_constructor(self):
+        return HopfieldRetriever
+
+    @property
+    def retriever_constructor_params(self):
+        if not _CORPUS:
+            _CORPUS.append(MemoryCorpus(build_memory(facts(), _ENCODER)))
+        return {"corpus": _CORPUS[0], "encoder": _ENCODER}
+
+    @property
+    def retriever_query_example(self):
+        return "Who described the Hopfield network?"

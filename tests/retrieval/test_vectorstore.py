@@ -1,6 +1,5 @@
 import asyncio
 import threading
-import zlib
 
 import numpy as np
 import pytest
@@ -15,7 +14,7 @@ from langgraph_convcoa.retrieval.encoders.cache import PatternCache
 from langgraph_convcoa.retrieval.query.conversation_state import StateEncoder
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 from langgraph_convcoa.retrieval.vectorstore import VectorStoreCorpus
-from langgraph_convcoa.text.words import content_words
+from tests.fake_encoder import WordEncoder
 
 DOCUMENTS = [
     Document("Sparsemax was proposed by Martins in 2016. It is a projection.", id="sparsemax", metadata={"year": 2016}),
@@ -38,10 +37,7 @@ class WordEmbeddings(Embeddings):
         return [self.embed_query(text) for text in texts]
 
     def embed_query(self, text):
-        row = np.zeros(512)
-        for word in content_words(text):
-            row[zlib.crc32(word.encode()) % 512] += 1
-        return (4 * row / max(np.linalg.norm(row), 1e-9)).tolist()
+        return (4 * WordEncoder().encode_queries([text])[0]).tolist()
 
 
 class TextStore(VectorStore):

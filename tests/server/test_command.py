@@ -17,15 +17,14 @@ from typing import Any
 
 import httpx
 import pytest
-from typer.testing import CliRunner
 
-from langgraph_convcoa.cli.app import app
 from langgraph_convcoa.cli.serve import ServeOptions
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.server.app import address_of, listen
 from langgraph_convcoa.server.runs import Run, Runs
 from tests import ROOT
 from tests.bounds import SECONDS, started, wait_until
+from tests.cli.commands import convcoa
 from tests.fakes import FACTS, corrections, direct, node, plan
 from tests.openai_server import OpenAIServer, Reply, kind_of
 
@@ -43,8 +42,7 @@ def folders(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 def refused(*words: str, **env: str) -> str:
     """What the command says of an error, in one line."""
-    result = CliRunner().invoke(app, ["serve", *words], env=env)
-    assert result.exit_code == 2, result.output
+    result = convcoa("serve", *words, env=env, code=2)
     assert result.stderr.startswith("error: ")
     assert result.stderr.count("\n") == 1
     return result.stderr
@@ -88,7 +86,7 @@ def test_only_what_was_being_answered_is_said_to_be_resumed(monkeypatch: pytest.
     service = SimpleNamespace(runs=asyncio.run(until_ended()))
     monkeypatch.setattr("langgraph_convcoa.cli.serve._served", lambda *_: (None, service, []))
     monkeypatch.setattr("langgraph_convcoa.server.app.ConvCoAServer", ended)
-    result = CliRunner().invoke(app, ["serve", "--port", "0"])
+    result = convcoa("serve", "--port", "0")
     assert (result.exit_code, "resumed" in result.stderr) == (0, answering)
 
 

@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from langgraph_convcoa.cli.app import app
 from tests import ROOT
 from tests.bounds import SECONDS, started
+from tests.cli import commands
 
 pytest.importorskip("mcp.server.fastmcp", reason="these tests are written with the client of version 1 of the MCP SDK")
 from mcp import ClientSession, StdioServerParameters
@@ -124,8 +123,8 @@ async def test_a_client_over_http(url: str) -> None:
 
 def convcoa(*arguments: object) -> str:
     """The one line in which the command refuses."""
-    done = CliRunner().invoke(app, ["mcp", *map(str, arguments)])
-    assert (done.exit_code, done.stdout) == (2, "")
+    done = commands.convcoa("mcp", *arguments, code=2)
+    assert done.stdout == ""
     return done.stderr.strip().removeprefix("error: ")
 
 

@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from langgraph_convcoa.cli.app import app
 from langgraph_convcoa.server.guard import Access
+from tests.cli.commands import convcoa
 from tests.server.served import ANSWER, PROXY, QUESTION, Served, served
 from tests.server.test_forks import conversation, forked
 
@@ -45,7 +44,7 @@ def test_a_rating_is_stored_with_its_round_and_exported(tmp_path: Path) -> None:
         assert before != conversation(server, thread)["before"]
     for name, told in (("t.md", "Rated: down"), ("t.json", '"rating": "down"')):
         words = ["threads", "export", thread, "--out", str(tmp_path / name), "--store", str(tmp_path / "store.sqlite")]
-        assert CliRunner().invoke(app, words).exit_code == 0
+        convcoa(*words, code=0)
         assert (tmp_path / name).read_text().count(told) == 1
 
 

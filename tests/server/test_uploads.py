@@ -23,8 +23,8 @@ from langgraph_convcoa.server import uploads as uploads_module
 from langgraph_convcoa.server.collections import Collection, Collections
 from langgraph_convcoa.server.uploads import Jobs, plain_name
 from tests.bounds import SECONDS, run_python, wait_until
+from tests.data import pdf_bytes
 from tests.fake_encoder import WordEncoder
-from tests.retrieval.documents.test_load import pdf_bytes
 from tests.server.served import Served
 
 BEES = b"# Bees\n\nBees make honey of nectar. A hive holds a queen."

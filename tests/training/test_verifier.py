@@ -4,13 +4,12 @@ import json
 from dataclasses import replace
 
 import pytest
-from typer.testing import CliRunner
 
-from langgraph_convcoa.cli.app import app
 from langgraph_convcoa.datasets.labelled_claims import LabelledClaim
 from langgraph_convcoa.errors import InputError, RetrievalError
 from langgraph_convcoa.training.verifier import DrawnPairs, VerifierSettings, claim_pairs, train_verifier, with_distractors
 from langgraph_convcoa.verification.trained import as_verifier
+from tests.cli.commands import convcoa
 from tests.retrieval.tiny_bert import save_tiny_encoder
 
 pytest.importorskip("accelerate")
@@ -82,8 +81,7 @@ def test_what_cannot_be_trained_is_one_line(tmp_path):
         train_verifier(claims(), tmp_path / "full")
     with pytest.raises(RetrievalError, match="cannot be loaded"):
         train_verifier(claims(), tmp_path / "new", base=str(tmp_path / "missing"))
-    done = CliRunner().invoke(app, ["train-verifier", "--out", str(tmp_path / "x"), str(tmp_path / "missing.jsonl")])
-    assert done.exit_code == 2
+    done = convcoa("train-verifier", "--out", tmp_path / "x", tmp_path / "missing.jsonl", code=2)
     assert "Traceback" not in done.stderr
 
 

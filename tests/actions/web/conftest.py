@@ -6,6 +6,7 @@ import pytest
 
 from langgraph_convcoa.retrieval.documents.markup import load_extractor
 from langgraph_convcoa.retrieval.documents.worker import Workers
+from tests.actions.web.site import Canary
 
 
 class SharedWorkers(Workers):
@@ -20,6 +21,12 @@ def workers() -> Iterator[Workers]:
     shared = SharedWorkers(2, prepare=load_extractor)
     yield shared
     Workers.__exit__(shared, None, None, None)
+
+
+@pytest.fixture(scope="module")
+def canary() -> Iterator[Canary]:
+    with Canary() as running:
+        yield running
 
 
 @pytest.fixture(autouse=True)

@@ -12,7 +12,8 @@ from langchain_core.documents import Document
 
 from langgraph_convcoa.actions.web.documents import LIMITS, iter_pages
 from langgraph_convcoa.errors import DocumentError, InputError
-from tests.actions.web.site import Canary, Served, Site, article, pdf
+from tests.actions.web.site import Canary, Served, Site, article
+from tests.data import pdf_bytes
 
 pytest.importorskip("trafilatura")
 
@@ -34,7 +35,7 @@ def site() -> Iterator[Site]:
             "/robots.txt": Served("User-agent: *\nDisallow: /private\n", kind="text/plain"),
             **{f"/{n}": Served(article(f"Page {n}", f"The bridge number {n} is long and red.")) for n in range(1, 6)},
             "/private": Served(article("Private", "This is nobody's business.")),
-            "/paper.pdf": Served(pdf("A span of 214 metres."), kind="application/pdf"),
+            "/paper.pdf": Served(pdf_bytes("A span of 214 metres."), kind="application/pdf"),
             "/moved": Served(status=301, headers={"Location": "/1"}),
             "/data.xml": Served("<a>no page</a>", kind="text/xml"),
             "/error": Served("broken", status=404),

@@ -9,7 +9,8 @@ import pytest
 from langgraph_convcoa.actions.web.fetch import PageError, RawPage
 from langgraph_convcoa.actions.web.pages import plausible_date, read_page, visible, without_instructions
 from langgraph_convcoa.retrieval.documents.markup import decode_page
-from tests.actions.web.site import ORDER, article, pdf
+from tests.actions.web.site import ORDER, article
+from tests.data import pdf_bytes
 
 pytest.importorskip("trafilatura")
 
@@ -146,8 +147,8 @@ def test_clean_leaves_what_is_seen() -> None:
 
 
 def test_a_pdf() -> None:
-    assert page(pdf("The span is 214 metres."), "application/pdf")[1] == "The span is 214 metres."
-    assert page(pdf("The span is 214 metres."), "application/octet-stream")[1] == "The span is 214 metres."
+    assert page(pdf_bytes("The span is 214 metres."), "application/pdf")[1] == "The span is 214 metres."
+    assert page(pdf_bytes("The span is 214 metres."), "application/octet-stream")[1] == "The span is 214 metres."
 
 
 def test_plain_text_is_taken_as_it_is_and_within_the_limit() -> None:

@@ -27,12 +27,6 @@ QUESTION = "When was the Halvorsen Bridge in Tarnby opened to traffic?"
 LIMITS = FetchLimits(seconds=15.0, total_seconds=100.0, retries=1)
 
 
-@pytest.fixture(scope="module")
-def canary() -> Iterator[Canary]:
-    with Canary() as running:
-        yield running
-
-
 @pytest.fixture
 def site(canary: Canary) -> Iterator[Site]:
     with Site(bad_and_good_pages(canary.port)) as running:

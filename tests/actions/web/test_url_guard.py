@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from typing import Any
 
 import httpcore
@@ -72,12 +71,6 @@ class Connections:
             raise httpcore.ConnectError("no network in a test")
 
         monkeypatch.setattr(httpcore.AnyIOBackend, "connect_tcp", record)
-
-
-@pytest.fixture(scope="module")
-def canary() -> Iterator[Canary]:
-    with Canary() as running:
-        yield running
 
 
 @pytest.fixture

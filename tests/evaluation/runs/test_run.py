@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from langgraph_convcoa.evaluation.runs.folder import ReplyCacheError, RunFolder,
 from langgraph_convcoa.evaluation.runs.run import Meter, RunSettings, failure, hopeless, run_methods, unkept
 from langgraph_convcoa.graph import build_graph
 from langgraph_convcoa.reasoning.models import call_error
-from tests.bounds import SECONDS
+from tests.bounds import SECONDS, run_python
 from tests.evaluation.runs.fakes import asking, folder, instant, model_of, number_in, questions_of
 from tests.fakes import KeywordRetriever, ScriptedModel, corrections, node, plan
 from tests.openai_server import OpenAIServer, Reply, prompt_of
@@ -276,3 +277,16 @@ def test_a_reply_that_is_not_kept_is_found_behind_other_errors() -> None:
     lost = ReplyCacheError("disk full")
     assert unkept(wrapped(lost)) is lost
     assert unkept(InputError("x")) is None
+
+
+FEW, MANY = 200, 800
+MOST_GB, MOST_GROWTH = 1.0, 0.05
+
+
+@pytest.mark.slow
+def test_memory_does_not_grow_with_the_questions() -> None:
+    command = ("-m", "tests.evaluation.runs.memory")
+    few, many = (json.loads(run_python(*command, n, "closed-book,history-aware-rag").stdout) for n in (FEW, MANY))
+    assert [(found["answered"], found["failed"]) for found in (few, many)] == [(2 * FEW, 0), (2 * MANY, 0)]
+    assert many["gb"] < MOST_GB
+    assert many["gb"] - few["gb"] < MOST_GROWTH

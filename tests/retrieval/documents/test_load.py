@@ -16,29 +16,7 @@ from langgraph_convcoa.errors import DocumentError
 from langgraph_convcoa.retrieval.documents.formats import CSV_GROUP_CHARACTERS, read_csv, unwrap
 from langgraph_convcoa.retrieval.documents.load import iter_documents, load_documents, read_file
 from langgraph_convcoa.retrieval.documents.markup import read_html, read_markdown
-
-
-def pdf_bytes(*pages: str) -> bytes:
-    """A PDF with one line of text a page."""
-    objects = [b"<< /Type /Catalog /Pages 2 0 R >>", b"", b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>"]
-    kids = []
-    for text in pages:
-        stream = f"BT /F1 12 Tf 72 720 Td ({text}) Tj ET".encode()
-        objects.append(b"<< /Length %d >>\nstream\n%s\nendstream" % (len(stream), stream))
-        page = (
-            "<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents %d 0 R /Resources << /Font << /F1 3 0 R >> >> >>"
-        )
-        objects.append((page % len(objects)).encode())
-        kids.append(f"{len(objects)} 0 R")
-    objects[1] = f"<< /Type /Pages /Count {len(kids)} /Kids [{' '.join(kids)}] >>".encode()
-    out, offsets = b"%PDF-1.4\n", []
-    for number, body in enumerate(objects, start=1):
-        offsets.append(len(out))
-        out += b"%d 0 obj\n%s\nendobj\n" % (number, body)
-    table = b"".join(b"%010d 00000 n \n" % offset for offset in offsets)
-    head = b"xref\n0 %d\n0000000000 65535 f \n" % (len(objects) + 1)
-    tail = b"trailer << /Size %d /Root 1 0 R >>\nstartxref\n%d\n%%%%EOF\n" % (len(objects) + 1, len(out))
-    return out + head + table + tail
+from tests.data import pdf_bytes
 
 
 def write(folder: Path, name: str, content: str | bytes) -> Path:

@@ -16,7 +16,7 @@ from langgraph_convcoa.retrieval.documents import formats
 from langgraph_convcoa.retrieval.documents.formats import read_pdf
 from langgraph_convcoa.retrieval.documents.kinds import readable_suffixes
 from langgraph_convcoa.retrieval.documents.load import load_documents, read_file
-from tests.retrieval.documents.test_load import pdf_bytes
+from tests.data import pdf_bytes
 
 Image = pytest.importorskip("PIL.Image")
 TEXT = "The bridge was opened in 1931."

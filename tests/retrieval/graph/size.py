@@ -11,31 +11,26 @@ from timeit import timeit
 import numpy as np
 from langchain_core.documents import Document
 
-from langgraph_convcoa.retrieval.encoders.base import Encoder, Vectors
-from langgraph_convcoa.retrieval.progress import Progress
+from langgraph_convcoa.retrieval.encoders.base import Vectors
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 from tests.bounds import kilobytes
+from tests.fake_encoder import WordEncoder
 
 WORDS, QUESTIONS = 120, 20
 
 
-class MadeUp(Encoder):
+class MadeUp(WordEncoder):
     """Vectors of the length of the default encoder's, at random."""
 
-    name, dimension, max_tokens = "made-up", 384, 256
+    dimension = 384
 
     def __init__(self) -> None:
+        super().__init__()
         self._chance = np.random.default_rng(0)
 
-    def count_tokens(self, text: str) -> int:
-        return len(text.split()) + 2
-
-    def encode_queries(self, texts: Sequence[str]) -> Vectors:
+    def _encode(self, texts: Sequence[str]) -> Vectors:
         vectors = self._chance.normal(size=(len(texts), self.dimension)).astype(np.float32)
         return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
-
-    def encode_passages(self, texts: Sequence[str], progress: Progress = False) -> Vectors:
-        return self.encode_queries(texts)
 
 
 def passages(count: int) -> Iterator[Document]:

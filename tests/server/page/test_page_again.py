@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.bounds import wait_until
+from tests.data import pdf_bytes
 from tests.fakes import direct
-from tests.retrieval.documents.test_load import pdf_bytes
 from tests.server.page.browser import watched
 from tests.server.page.test_page import answered, ask, replies, second_tab
 from tests.server.served import ANSWER, QUESTION, Served

@@ -1,0 +1,51 @@
+"""A server of HTTP on loopback, in threads of the test's process."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Self
+
+from tests.bounds import SECONDS
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    # The default of five drops connections that come at once, which are then tried again after a second.
+    request_queue_size = 128
+
+
+class Loopback:
+    """Answers each request by `_answer`; as a context manager it stops itself."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                    outer._answer(self)
+
+            do_POST = do_GET
+
+            def log_message(self, format: str, *args: Any) -> None:
+                pass
+
+        self._server = _Server(("127.0.0.1", 0), Handler)
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
+        self.port = int(self._server.server_address[1])
+        self.base_url = f"http://127.0.0.1:{self.port}"
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join(SECONDS)
+
+    def _answer(self, handler: BaseHTTPRequestHandler) -> None:
+        raise NotImplementedError
