@@ -7,6 +7,7 @@ Shared doubles, to be used before a new one is written:
                             `decided_by(response, reviews)` reads a person's decisions
     tests/fake_encoder.py   `WordEncoder` (the encoder)
     tests/openai_server.py  `OpenAIServer(script)`, a server of chat completions, and `server.model()`, its client
+    tests/loopback.py       `Loopback`, the server below it and the web site of `tests/actions/web/site.py`
     tests/data.py           `write_dataset(folder, queries, corpus)`, `write_rows(path, rows)` and `pdf_bytes(*pages)`
     here                    fixtures `cli` (runs `convcoa` in this process) and `words` (commands use `WordEncoder`)
 """
