@@ -41,13 +41,13 @@ from langgraph_convcoa.state import (
     pairs_of,
     question_of,
 )
-from langgraph_convcoa.text.clean import cut_answer, cut_field
+from langgraph_convcoa.text.clean import cut_answer, cut_field, flat
 from langgraph_convcoa.text.questions import words_agree
 from langgraph_convcoa.text.words import content_words
 
 MODEL_K = 5  # Pieces of evidence for a model to read (Pan et al. 2024b, appendix H).
 EXTRACTIVE_K = 10  # Pieces of evidence without a model. They cost no tokens, and the best sentence is often further down.
-_SHARED_ROUNDS = 50
+_SHARED_ROUNDS, _LONGEST_CLARIFICATION = 50, 500
 _log = logging.getLogger(__name__)
 
 
@@ -241,7 +241,7 @@ class _PlanCall:
                 }
                 for node in chain.nodes
             ],
-            "clarification": cut_field(chain.clarification),
+            "clarification": flat(cut_field(chain.clarification))[:_LONGEST_CLARIFICATION],
         }
         questions = [node["sub_question"] for node in made["nodes"]]
         emit({"type": "plan", "optimized_question": made["optimized_question"], "sub_questions": questions})

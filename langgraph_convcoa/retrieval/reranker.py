@@ -8,7 +8,7 @@ from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from langgraph_convcoa.errors import InputError, RetrievalError
+from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.retrieval.cross_encoder import SentenceTransformersPairs, TextPairs
 
 _FILE = "reranker.safetensors"
@@ -37,16 +37,13 @@ class TrainedReranker:
     RetrievalError on first use if the file or the encoder is missing, damaged, or does not fit.
 
     Example:
-        >>> TrainedReranker("my/reranker.safetensors")
-        TrainedReranker('my/reranker.safetensors')
+        >>> TrainedReranker("my/reranker.safetensors").path.name
+        'reranker.safetensors'
     """
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self._pairs = TextPairs(path, "reranker")
-
-    def __repr__(self) -> str:
-        return f"TrainedReranker({str(self.path)!r})"
 
     @property
     def weight(self) -> float:
@@ -61,22 +58,17 @@ class CrossEncoderReranker:
     """A sentence-transformers `CrossEncoder` with one output; loaded on first use, RetrievalError if it cannot be.
 
     Example:
-        >>> CrossEncoderReranker("cross-encoder/ms-marco-MiniLM-L6-v2")
-        CrossEncoderReranker('cross-encoder/ms-marco-MiniLM-L6-v2', weight=0.1)
+        >>> CrossEncoderReranker("cross-encoder/ms-marco-MiniLM-L6-v2").weight
+        0.1
     """
 
     def __init__(self, name: str, *, weight: float = 0.1, device: str | None = None) -> None:
         self.name, self.weight, self.device = name, weight, device
         self._pairs = SentenceTransformersPairs(name, device, ("reranker", "rerank=0"))
 
-    def __repr__(self) -> str:
-        return f"CrossEncoderReranker({self.name!r}, weight={self.weight})"
-
     def logits(self, question: str, passages: Sequence[str]) -> list[float]:
-        found = self._pairs.logits([(question, passage) for passage in passages])
-        if found.shape != (len(passages),):
-            raise RetrievalError(f"The reranker {self.name!r} must give one number for a passage; use another one.")
-        return [float(logit) for logit in found]
+        found: list[float] = self._pairs.logits([(question, passage) for passage in passages]).tolist()
+        return found
 
 
 def as_reranker(reranker: Reranker | str) -> Reranker:
@@ -86,8 +78,8 @@ def as_reranker(reranker: Reranker | str) -> Reranker:
     sentence-transformers `CrossEncoder`. Raises InputError for anything else.
 
     Example:
-        >>> as_reranker("cross-encoder/ms-marco-MiniLM-L6-v2")
-        CrossEncoderReranker('cross-encoder/ms-marco-MiniLM-L6-v2', weight=0.1)
+        >>> type(as_reranker("cross-encoder/ms-marco-MiniLM-L6-v2")).__name__
+        'CrossEncoderReranker'
     """
     if reranker == "default":
         return default_reranker()

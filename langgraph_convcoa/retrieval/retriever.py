@@ -407,6 +407,7 @@ class HopfieldRetriever(EditableRetriever):
     def _query(self, questions: Sequence[str], histories: Sequence[History | None], neighbours: int = 0) -> Query:
         """The checked questions with their query states and the settings of the search."""
         self._check()
+        reranker = as_reranker(self.reranker) if isinstance(self.reranker, str) else self.reranker
         if isinstance(neighbours, bool) or not isinstance(neighbours, int) or neighbours < 0:
             raise InputError(f"neighbours must be a whole number of at least 0, not {neighbours!r}.")
         texts, turns = checked_questions(questions, histories)
@@ -425,7 +426,7 @@ class HopfieldRetriever(EditableRetriever):
             score_threshold=self.score_threshold,
             graph=graph_settings(self.graph),
             rerank=self.rerank,
-            reranker=as_reranker(self.reranker) if self.rerank else None,
+            reranker=reranker if self.rerank else None,
             **weights,
         )
 

@@ -12,12 +12,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from langchain_core.documents import Document
 
+from langgraph_convcoa.errors import RetrievalError
 from langgraph_convcoa.retrieval.corpus import Corpus, Numbers, Passage, Query, View
 from langgraph_convcoa.retrieval.documents.split import pattern_text
 from langgraph_convcoa.retrieval.encoders.base import Vectors
 from langgraph_convcoa.retrieval.graph.index import Links
 from langgraph_convcoa.retrieval.graph.walk import FIRST, Walk, walk
-from langgraph_convcoa.retrieval.reranker import conversation_text
+from langgraph_convcoa.retrieval.reranker import TrainedReranker, conversation_text
 from langgraph_convcoa.retrieval.scoring.patterns import Mask
 from langgraph_convcoa.retrieval.scoring.topk import Ranking, Scores, associate, score, search
 from langgraph_convcoa.text.words import is_english
@@ -75,8 +76,8 @@ def find(corpus: Corpus, view: View, query: Query, *, paths: bool = False) -> li
         one = query.one(row)
         ranking, scores = _reranked(view, one, ranking)
         if graph is None:
-            best = replace(ranking, indices=ranking.indices[: query.k], scores=scores[: query.k])
-            found.append(_hits(corpus, view, one, best))
+            hits = _hits(corpus, view, one, replace(ranking, scores=scores))
+            found.append(hits[: query.k])
             continue
         ranking, walked = _walked(view, one, ranking, graph, None if extra is None else extra[row], allowed)
         hits = _hits(corpus, view, one, ranking)
@@ -93,9 +94,12 @@ def _reranked(view: View, query: Query, ranking: Ranking) -> tuple[Ranking, Scor
     if reranker is None or count < 2:
         return ranking, ranking.scores
     texts = [pattern_text(passage.document) for passage in view.fetch(ranking.indices[:count].tolist())]
-    if not is_english(query.questions[0], texts[0]):
+    # The trained reranker reads English.
+    if isinstance(reranker, TrainedReranker) and not is_english(query.questions[0], texts[0]):
         return ranking, ranking.scores
     logits = np.asarray(reranker.logits(conversation_text(query.questions[0], query.turns[0]), texts), dtype=np.float64)
+    if logits.shape != (count,) or not np.isfinite(logits).all():
+        raise RetrievalError(f"The reranker must give one finite number for each of {count} passages; use another one.")
     sums = ranking.scores + reranker.weight * np.pad(logits, (0, len(ranking.indices) - count), constant_values=logits.min())
     order = np.argsort(-sums, kind="stable")
     return replace(ranking, indices=ranking.indices[order], scores=sums[order]), ranking.scores[order]

@@ -55,12 +55,13 @@ def test_the_walk_starts_from_the_new_order():
     assert found(Likes("late"), rerank=4, graph=True)[0].page_content == "the ferry is late"
 
 
-def test_text_in_another_language_is_left_in_the_order_of_the_search():
+def test_the_trained_reranker_leaves_text_in_another_language_in_the_order_of_the_search():
     texts = ["Die Fähre fährt um acht Uhr vom Hafen ab und kommt um neun Uhr wieder zurück zum Hafen.", "Eine Mühle am Fluss."]
-    likes = Likes("Mühle")
-    retriever = HopfieldRetriever.from_texts(texts, encoder=WordEncoder(), reranker=likes, rerank=5)
-    assert retriever.invoke("Wann fährt die Fähre vom Hafen ab?")[0].page_content == texts[0]
-    assert not likes.read
+    question = "Wann fährt die Fähre vom Hafen ab?"
+    retriever = HopfieldRetriever.from_texts(texts, encoder=WordEncoder(), reranker="nowhere.safetensors", rerank=5)
+    assert retriever.invoke(question)[0].page_content == texts[0]
+    retriever.reranker = Likes("Mühle")
+    assert retriever.invoke(question)[0].page_content == texts[1]
 
 
 @pytest.mark.parametrize("settings", [{"rerank": -1}, {"rerank": 2.5}, {"reranker": 3}, {"reranker": " "}])
@@ -93,9 +94,22 @@ def test_any_cross_encoder_with_one_output_is_a_reranker(tmp_path):
     alone = [reranker.logits("who is the network", [text])[0] for text in texts]
     assert reranker.logits("who is the network", texts) == pytest.approx(alone, abs=1e-5)
     assert found(reranker, rerank=4)
-    several = as_reranker(save_cross_encoder(tmp_path / "several", {"good": 0, "bad": 1}))
-    with pytest.raises(RetrievalError, match="one number for a passage"):
-        several.logits("who", ["the network"])
+    with pytest.raises(RetrievalError, match="one finite number for each of 4 passages"):
+        found(as_reranker(save_cross_encoder(tmp_path / "several", {"good": 0, "bad": 1})), rerank=4)
+
+
+@pytest.mark.parametrize("logits", [[1.0], [[1.0], [2.0], [3.0], [4.0]], [1.0, 2.0, float("nan"), 0.0], []])
+def test_logits_that_do_not_fit_are_an_error(logits):
+    likes = Likes("late")
+    likes.logits = lambda _question, _passages: logits
+    with pytest.raises(RetrievalError, match="one finite number for each of 4 passages"):
+        found(likes, rerank=4)
+
+
+def test_the_threshold_is_of_the_search_and_comes_before_k():
+    least = found("default", graph=None)[0].metadata["score"]
+    [document] = found(Likes("late"), rerank=4, graph=None, k=1, score_threshold=least)
+    assert document.metadata["score"] == least
 
 
 def test_a_long_conversation_is_cut_off():
