@@ -37,7 +37,15 @@ from langgraph_convcoa.reasoning.chat_model import ChatModelReasoner
 from langgraph_convcoa.reasoning.extractive.reasoner import ExtractiveReasoner
 from langgraph_convcoa.reasoning.models import ChatModel
 from langgraph_convcoa.retrieval.encoders.base import Encoder
-from langgraph_convcoa.state import ActionState, ConvCoAInput, ConvCoAOutput, ConvCoAState, merge_findings, pairs_of
+from langgraph_convcoa.state import (
+    ActionState,
+    ConvCoAInput,
+    ConvCoAOutput,
+    ConvCoAState,
+    merge_findings,
+    pairs_of,
+    question_of,
+)
 from langgraph_convcoa.verification.trained import as_verifier
 from langgraph_convcoa.verification.verifier import Verifier
 
@@ -216,7 +224,7 @@ def _other_actions(parts: GraphParts, state: ConvCoAState, settings: ConvCoACont
     reasoner, history = parts.reasoner("plan", settings), pairs_of(state)
     if reasoner.uses_model:
         return []
-    forms = parts.actions.recognised(state["asked"], history)
+    forms = parts.actions.recognised(question_of(state), history)
     names = [name for name in parts.actions if forms.get(name, True)]
     if len(names) == 1:
         return []

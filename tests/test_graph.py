@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import textwrap
 import time
@@ -17,6 +18,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 from langgraph_convcoa import ChatModelReasoner, ConvCoAContext, build_graph
 from langgraph_convcoa.errors import ConvCoAError, InputError, ModelError
+from langgraph_convcoa.storage.thread_export import file_as_values
 from tests import fakes
 from tests.bounds import run_python
 from tests.fakes import WORDS, KeywordRetriever, ScriptedModel, WaitingAction, WebAction, corrections, direct, node, plan, turn
@@ -587,6 +589,15 @@ def test_what_no_graph_is_made_of_is_told_when_it_is_built(arguments: dict[str, 
         build_graph(**arguments)
 
 
+def test_a_look_up_behind_a_refusal_is_made_though_answers_are_streamed() -> None:
+    refusal, chain = "The passages do not say who introduced sparsemax. ", [node("Who introduced sparsemax?")]
+    first = json.dumps({"final_answer": refusal, "chain": chain, "optimized_question": "Who?"})
+    model = ScriptedModel(replies=[first, corrections(final=f"{HOPFIELD[:-1]} [1].")])
+    shown = [part for part, _ in compiled(model).stream({"question": "Who described it?"}, stream_mode="messages")]
+    assert len(model.prompts) == 2
+    assert "".join(part.text for part in shown).startswith(HOPFIELD[:-1])
+
+
 @pytest.mark.parametrize("asynchronous", [False, True])
 @pytest.mark.parametrize("streamed", [False, True])
 async def test_a_vague_question_is_asked_back_and_the_next_message_answers_it(asynchronous: bool, streamed: bool) -> None:
@@ -619,6 +630,7 @@ async def test_a_vague_question_is_asked_back_and_the_next_message_answers_it(as
         (fakes.asking(final_answer=f"{HOPFIELD[:-1]} [1]."), {}),
         (fakes.asking(chain=[node("Who introduced sparsemax?")]), {}),
         (fakes.asking(), {"ask_back": False}),
+        (fakes.asking("none"), {}),
         (fakes.asking(), {"look_first": False}),
         (fakes.asking(), {"k": 1}),
     ],
@@ -627,6 +639,15 @@ def test_nothing_is_asked_back_without_evidence_that_differs_or_beside_an_answer
     model = ScriptedModel(replies=[reply, corrections(final=f"{HOPFIELD[:-1]} [1].")])
     out = compiled(model).invoke({"question": fakes.VAGUE}, context=context)
     assert (out["clarification"], fakes.BACK in out["answer"]) == ("", False)
+
+
+def test_an_imported_knowledge_set_still_asks_back() -> None:
+    out = compiled(ScriptedModel(replies=[fakes.asking()])).invoke({"question": fakes.VAGUE})
+    model = ScriptedModel(replies=[direct(f"{HOPFIELD[:-1]} [1].")])
+    graph, imported = compiled(model, InMemorySaver()), thread()
+    graph.update_state(imported, file_as_values(out["knowledge_set"]))
+    graph.invoke({"question": "The network."}, imported)
+    assert f"Question: {fakes.VAGUE}\n{fakes.BACK}\nThe network.\n" in model.prompts[0]
 
 
 def test_a_question_back_in_another_language_is_answered_over_messages_alone() -> None:

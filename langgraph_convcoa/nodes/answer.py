@@ -97,7 +97,7 @@ def _ask_back(state: ConvCoAState) -> Update:
 def _reviewed(parts: GraphParts, state: ConvCoAState, reply: Reply, checker: Checker) -> Update:
     """Interrupt the turn until a person has decided about the answer; returns what changes."""
     sources = [f"[{n}] {c['source']}: “{c['quote']}”" for n, c in enumerate(reply["citations"], start=1)]
-    about = "\n".join([f"The answer to “{state['asked']}”, before it is kept.", *sources])
+    about = "\n".join([f"The answer to “{question_of(state)}”, before it is kept.", *sources])
     [decided] = decide([Review("answer", arguments(answer=(NeededText, reply["text"])), about)])
     if decided.type == "approve":
         return {}

@@ -40,6 +40,7 @@ from langgraph_convcoa.state import (
     empty_reply,
     finding,
     merge_findings,
+    question_of,
 )
 from langgraph_convcoa.text.clean import clean_value
 
@@ -119,7 +120,7 @@ def _plan_review(state: ConvCoAState, chain: Any) -> Review:
     asked = clarification_of(plan)
     at_once = "a question back" if asked else "the answer at once"
     what = f"{steps} sub-question{'' if steps == 1 else 's'} to look up" if steps else at_once
-    lines = [f"The plan for “{state['asked']}”: {what}."]
+    lines = [f"The plan for “{question_of(state)}”: {what}."]
     if plan["draft_answer"]:
         evidence = merge_findings(state["findings"]).documents
         lines += [f"[{n}] {document.metadata.get('source') or document.id}" for n, document in enumerate(evidence, 1)]

@@ -241,7 +241,7 @@ class _PlanCall:
                 }
                 for node in chain.nodes
             ],
-            "clarification": flat(cut_field(chain.clarification))[:_LONGEST_CLARIFICATION],
+            "clarification": flat(cut_field(chain.clarification))[:_LONGEST_CLARIFICATION] if self.request.may_ask else "",
         }
         questions = [node["sub_question"] for node in made["nodes"]]
         emit({"type": "plan", "optimized_question": made["optimized_question"], "sub_questions": questions})

@@ -93,7 +93,8 @@ def read_plan(reply: str, request: PlanRequest) -> ActionChain | None:
     if chain is None or not chain.clarification:
         return chain
     asked = without_marks(chain.clarification)
-    if not request.may_ask or chain.nodes or without_marks(chain.draft_answer) not in ("", asked):
+    asks = request.may_ask and not chain.nodes and not {*"?？؟"}.isdisjoint(asked)
+    if not asks or without_marks(chain.draft_answer) not in ("", asked):
         return chain.model_copy(update={"clarification": ""})
     return chain.model_copy(update={"clarification": asked, "draft_answer": ""})
 

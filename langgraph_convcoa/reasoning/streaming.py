@@ -15,7 +15,7 @@ from langgraph_convcoa.verification.answer_check import Checker
 from langgraph_convcoa.verification.sentences import renumbered
 
 _NEXT = re.compile(rf"(?:[{STOPS}:;…][{CLOSING}]*(?:\s*\[[\d,;\s–-]+\])*\s+|\n)(?=\S+\s)")
-_ANSWER_FIRST = re.compile(r'[^"]{0,20}+"final_answer"')
+_ANSWER_FIRST = re.compile(r'[^"]{0,20}+(?:"clarification"\s*+:\s*+(?:""|null)\s*+,\s*+)?+"final_answer"')
 _EMPTY_CHAIN = re.compile(r'"chain"\s*+:\s*+\[\s*+\]')
 _ANSWER = re.compile(r'"final_answer"\s*+:\s*+"((?:[^"\\]|\\(?:u[0-9a-fA-F]{4}|[^u]))*+)("?)', re.DOTALL)
 _READ_AT_ONCE = 4_000
@@ -35,7 +35,7 @@ class SentenceGate:
         self._checker, self._show = checker, show
         self._marks = CitationFilter(len(checker.evidence))
         self._passed = self._ended = 0
-        self._closed = False
+        self._closed = self.needs_claim = False
 
     def feed(self, text: str, *, done: bool = False) -> None:
         """Take the answer so far; its marks have the numbers of the evidence."""
@@ -50,6 +50,9 @@ class SentenceGate:
         # The last sentence may go on, and so may its last word.
         whole = text if done else text[: max(text.rfind(" "), text.rfind("\n"), 0)]
         checked = self._checker.check(whole)[: None if done else -1]
+        # Behind "The passages do not say." a plan may look up, so that is not shown before a claim follows.
+        if self.needs_claim and not self.shown and not any(sentence.claims for sentence in checked):
+            return
         new = ""
         for sentence in checked[self._passed :]:
             if not sentence.stands or not any(map(str.isalnum, text)):
@@ -74,6 +77,7 @@ class AnswerStream:
 
     def __init__(self, gate: SentenceGate, *, whole_answer: bool, numbers: Sequence[int] | None = None) -> None:
         self._gate, self._whole, self._numbers = gate, whole_answer, numbers
+        gate.needs_claim = not whole_answer
         self._pieces: list[str] = []
         self._length = self._next = 0
         self._done = self.begun = False

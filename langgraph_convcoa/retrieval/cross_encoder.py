@@ -40,11 +40,8 @@ class TextPairs:
 
     Words that stand in both texts get their own token types (`token_types`). The file has the differences from the encoder's
     weights in eight bits. The linear layers compute in eight bits (`OnnxBert`). The file is read on first use: RetrievalError
-    if it or the encoder is missing or damaged, or if they do not fit. Threads may share an object.
-
-    Args:
-        path: A file that `save_text_pairs` wrote.
-        kind: What the network was trained for: "verifier" or "reranker".
+    if it or the encoder is missing or damaged, or if they do not fit. Threads may share an object. `save_text_pairs` wrote the
+    file; `kind` is "verifier" or "reranker".
     """
 
     def __init__(self, path: str | Path, kind: str) -> None:
@@ -110,10 +107,7 @@ class TextPairs:
 class SentenceTransformersPairs:
     """A sentence-transformers `CrossEncoder` that reads pairs of texts; loaded on first use. Threads may share an object.
 
-    Args:
-        name: The name or the folder of the model.
-        device: Where it computes; sentence-transformers chooses when None.
-        wanted: What the model is wanted for, and what to do without it, for error messages.
+    For error messages `wanted` says what the model is wanted for, and what to use without it.
     """
 
     def __init__(self, name: str, device: str | None, wanted: tuple[str, str]) -> None:
@@ -165,11 +159,6 @@ def token_types(encoding: Encoding, first: str, second: str) -> list[int]:
     """The types of a pair's tokens: 0 in the first text, 1 in the second; plus 2 if the other has a word of the same stem.
 
     Words that only one text has say much, and a network of this size is slow to learn that from attention.
-
-    Args:
-        encoding: The tokens of the pair.
-        first: The first text.
-        second: The second text.
     """
     texts = first, second
     places = list(zip(encoding.sequence_ids, encoding.word_ids, encoding.offsets, strict=True))
@@ -201,16 +190,9 @@ def save_text_pairs(
 ) -> None:
     """Write a trained network that `TextPairs` reads.
 
-    Args:
-        path: The file.
-        kind: "verifier" or "reranker".
-        number: The threshold T of a verifier, or the weight of a reranker.
-        weights: Weights by their names in the encoder.
-        head: The linear layer over [CLS] and the mean.
-        bias: The bias of that layer.
-        shared: A vector for each type, added to the embeddings of types 0 and 1 for words that both texts have.
-        base: The encoder.
-        layers: The layers of the encoder that the network's layers were made of; all when None.
+    `number` is T of a verifier or the weight of a reranker. `head` and `bias` are the linear layer over [CLS] and the mean.
+    `shared` has a vector for each type, which is added to the embeddings of words that both texts have. The network's layers
+    were made of the `layers` of the encoder `base`; of all when None.
     """
     bert = bert_of(base, "cpu")
     if bert is None:

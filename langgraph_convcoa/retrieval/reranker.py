@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import cache
 from importlib.resources import as_file, files
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.retrieval.cross_encoder import SentenceTransformersPairs, TextPairs
@@ -87,25 +87,28 @@ def as_reranker(reranker: Reranker | str) -> Reranker:
         return TrainedReranker(reranker)
     if isinstance(reranker, str) and reranker.strip():
         return CrossEncoderReranker(reranker)
-    if not isinstance(reranker, str) and isinstance(reranker, Reranker):
+    # These are known without reading their files.
+    known_type = isinstance(reranker, TrainedReranker | CrossEncoderReranker)
+    if not isinstance(reranker, str) and (known_type or isinstance(reranker, Reranker)):
         return reranker
     known = '"default", the name of a CrossEncoder, or an object with `logits` and `weight`'
     raise InputError(f"reranker must be {known}, not {reranker!r:.60}.")
+
+
+class _DefaultReranker(TrainedReranker):
+    def __reduce__(self) -> tuple[Any, ...]:
+        return default_reranker, ()
 
 
 @cache
 def default_reranker() -> TrainedReranker:
     """The reranker that comes with the package; it was trained on English."""
     with as_file(files(__package__) / _FILE) as path:
-        return TrainedReranker(path)
+        return _DefaultReranker(path)
 
 
 def conversation_text(question: str, turns: Sequence[tuple[str, str]]) -> str:
-    """A question with the turns before it, newest first, in at most 64 words.
-
-    Args:
-        question: The question.
-        turns: Earlier questions and answers, oldest first.
+    """A question with the turns before it, newest first, in at most 64 words. `turns` begin with the oldest.
 
     Example:
         >>> conversation_text("Since when?", [("Who runs the mill?", "Ada Berg."), ("Where is it?", "In Leith.")])

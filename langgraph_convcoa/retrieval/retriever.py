@@ -492,9 +492,9 @@ class HopfieldRetriever(EditableRetriever):
     def _settings(self) -> dict[str, Any]:
         """The settings as JSON values."""
         settings = {}
-        for name in (
-            type(self).model_fields.keys() - BaseRetriever.model_fields.keys() - {"corpus", "encoder", "model", "reranker"}
-        ):
+        # An earlier release opens an index without `rerank`.
+        left_out = {"corpus", "encoder", "model", "reranker"} | (set() if self.rerank else {"rerank"})
+        for name in type(self).model_fields.keys() - BaseRetriever.model_fields.keys() - left_out:
             try:
                 settings[name] = json.loads(json.dumps(getattr(self, name), default=_plain))
             except TypeError:

@@ -67,7 +67,7 @@ def find(corpus: Corpus, view: View, query: Query, *, paths: bool = False) -> li
         return [[] for _ in query.questions]
     extra = _lexical(corpus, view, query)
     graph = corpus.graph.links(view) if query.graph is not None and corpus.graph is not None else None
-    first = max(query.k, query.rerank if graph is None else FIRST)
+    first = max(query.k, query.rerank, 0 if graph is None else FIRST)
     # Computed once: a filter may read all metadata.
     allowed = view.allowed(query.filter)
     found: list[list[Hit]] = []

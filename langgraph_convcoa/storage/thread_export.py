@@ -70,7 +70,7 @@ def file_as_values(data: Any) -> dict[str, Any]:
 def _from_knowledge_set(data: dict[str, Any]) -> dict[str, Any]:
     from pydantic import ValidationError
 
-    from langgraph_convcoa.memory.knowledge_set import ContextualKnowledgeSet
+    from langgraph_convcoa.memory.knowledge_set import CLARIFICATION, ContextualKnowledgeSet, asks_back
 
     adapters = lasting_fields()
     knowledge = ContextualKnowledgeSet.load(data)
@@ -79,10 +79,11 @@ def _from_knowledge_set(data: dict[str, Any]) -> dict[str, Any]:
     except ValidationError as error:
         wrong = error.errors()[0]["loc"][-1]
         raise InputError(f"the contextual knowledge set is damaged: a round's {wrong!r} is missing or wrong") from error
-    turns = list[dict[str, str]]()
+    turns = list[dict[str, Any]]()
     for number, entry in enumerate(knowledge.rounds, start=1):
         turns.append({"type": "human", "content": entry["original_question"], "id": f"round-{number}-question"})
-        turns.append({"type": "ai", "content": entry["answer"], "id": f"round-{number}-answer"})
+        marks = {"additional_kwargs": {CLARIFICATION: True}} if asks_back(entry) else {}
+        turns.append({"type": "ai", "content": entry["answer"], "id": f"round-{number}-answer", **marks})
     return _kept({"knowledge_set": exported, "messages": adapters["messages"].validate_python(turns)})
 
 

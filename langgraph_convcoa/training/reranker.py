@@ -44,7 +44,7 @@ A cross-encoder: (question with its turns, passage) to the logit of the probabil
 - Training: {training}; cross entropy over a gold passage and seven wrong ones of the first 30 of the search.
 - Weight: {weight}.
 - Command: `{command}`
-- Measure it on questions that it was not trained on: `HopfieldRetriever(reranker=FILE)`.
+- Measure it on questions that it was not trained on: `HopfieldRetriever(rerank=20, reranker=FILE)`.
 """
 
 

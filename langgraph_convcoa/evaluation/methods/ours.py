@@ -56,7 +56,7 @@ def make_ours(
 
     A reply counts as malformed if the model was asked again for it, or if it left a sub-question to correct without an answer.
     """
-    given = {"k": kit.settings.k or kit.k, "action_timeout": _PATIENT, **(settings or {})}
+    given = {"ask_back": False, "k": kit.settings.k or kit.k, "action_timeout": _PATIENT, **(settings or {})}
     context = kit.settings.model_copy(update=given)
     made = ChatModelReasoner(kit.chat_model()) if reasoner is None else reasoner(kit)
     graph, saver = build_graph(reasoner=made, retriever=kit.retriever, context=context), InMemorySaver()
