@@ -60,7 +60,7 @@ class VerifiedAnswers(AgentMiddleware[VerifiedState, Any, Any]):
 
     The evidence is all that the tools of the conversation returned: the documents of an artifact, or otherwise the text.
     Supported sentences get [n], and the message gets LangChain's citation annotations. The agent's model corrects or confirms
-    the other sentences in one more call. What is refused then is marked. With `stream_mode="messages"` each sentence appears
+    the other sentences in one more call. Those refused again are marked. With `stream_mode="messages"` each sentence appears
     once it is verified. The verifier makes errors: the default one accepts a quarter of false claims (docs/guides/limits.md).
 
     Messages with tool calls, structured output, and answers without any tool result are not changed; the claims of the latter
@@ -187,7 +187,7 @@ class _Answer:
     """One reply of an agent's model, from the request to the verified message."""
 
     def __init__(self, settings: VerifiedAnswers, request: ModelRequest[Any]) -> None:
-        self.request = request  # If its stream is followed, with a model whose reply is shown sentence by sentence.
+        self.request = request  # For a streamed run its model hides the reply, which is shown sentence by sentence.
         self.failure = ""  # Why the model gave no corrections.
         self._settings = settings
         turns = history_pairs(request.messages)
@@ -208,7 +208,7 @@ class _Answer:
             self.request = request.override(model=request.model.model_copy(update=hidden))
 
     def read(self, response: ModelResponse[Any]) -> bool:
-        """Check the answer; False if the reply is none, such as a call of a tool."""
+        """Check the answer. Returns False if the reply is not an answer, such as a tool call."""
         message = response.result[-1] if response.result else None
         if not isinstance(message, AIMessage) or not message.text.strip():
             return False
@@ -219,7 +219,7 @@ class _Answer:
         return True
 
     def _show_calls(self, message: AIMessage) -> None:
-        """Stream the rest of a message with tool calls whose first sentences were shown."""
+        """Stream the rest of a message whose first sentences were shown and which ends in tool calls."""
         if self._gate is not None and self._gate.shown:
             message.id, marks = self._gate.message_id, CitationFilter(len(self._documents))
             text = "".join(one.shown(marks) for one in self._checker.check(clean(message.text))) + marks.close()
@@ -316,7 +316,7 @@ class _Watcher(BaseCallbackHandler):
 def evidence_of(messages: Sequence[AnyMessage], tools: Collection[str] | None = None) -> list[Document]:
     """The results of the tools of a conversation as documents, the newest message first; errors of tools are left out.
 
-    An artifact with documents counts instead of its text. `tools` are the names of the tools that count; all by default.
+    The documents of a result's artifact count instead of its text. `tools` are the names of the tools that count; None: all.
     """
     results = [
         message
@@ -351,7 +351,7 @@ def _documents_in(artifact: Any, depth: int = 0) -> Iterator[Document]:
 
 
 def _marked(shown: str, sentence: CheckedSentence, mark: str) -> str:
-    """The sentence with the mark before its full stop; under a table."""
+    """Put the mark before a sentence's full stop, or under a table."""
     if not mark:
         return shown
     return f"{shown}\n\n{mark}" if sentence.block else before_stop(shown, f" {mark}")

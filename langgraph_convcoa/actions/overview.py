@@ -44,7 +44,7 @@ _LONGEST_QUESTION = 200
 _PLACE = r"(?:this|the|your|my|our) (?:document )?(?:collection|corpus|knowledge base)"
 _ALL = r"(?:documents?|docs?|files?|pdfs?)"
 _SORTS = r"(?:documents?|docs?|files?|pdfs?|papers?|reports?|articles?|notes|texts)"
-"""The last five words also mean parts of a text: a question with one of them must name the collection, an owner or a title."""
+"""The last five words also mean parts of a text. A question with one of them must name the collection, an owner or a title."""
 _OWNED = rf"(?:(?:do|can) (?:you|we|i) (?:have|search)(?: here| in {_PLACE})?|are (?:here|in here|in {_PLACE})|did i upload)"
 _THE = r"(?:all )?(?:of )?(?:the |my |your |our |these )?"
 # Every pattern names the collection, and a question must match as a whole: one word more makes an ordinary question.

@@ -78,7 +78,7 @@ class ActionRunner(dict[str, BaseAction]):
         return found
 
     def recognised(self, question: str, history: Sequence[tuple[str, str]]) -> dict[str, bool]:
-        """Name -> whether the question has the form that the action takes; only for actions that take one form."""
+        """Whether the question has the form that an action takes, by the names of the actions that take one form only."""
         found = {}
         for name, action in self.items():
             try:

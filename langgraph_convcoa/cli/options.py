@@ -114,7 +114,7 @@ def named_index(docs: object, index: str | None) -> str | None:
 
 
 def grouped(*groups: type[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Turn each field of the dataclasses into an option of a command, whose first arguments are instances of them."""
+    """Turn the fields of dataclasses into options of a command. The command gets the filled dataclasses first."""
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         options: list[inspect.Parameter] = []

@@ -19,7 +19,7 @@ class LabelledClaim:
     claim: str
     evidence: tuple[tuple[str, str], ...]  # pairs of title and text
     supported: bool  # whether the evidence supports all of the claim
-    kind: str = ""  # what was changed (in a false claim) or said otherwise (in a true one): roles, direction, numbers, ...
+    kind: str = ""  # the part that was made false, or that a true claim puts differently: roles, direction, ...
 
 
 def packaged_claims(part: Literal["train", "test"] = "test") -> list[LabelledClaim]:

@@ -45,7 +45,7 @@ _PATTERNS = tuple(
         (rf"(authorization{_IS})(?:{_QUOTED}|Digest\s[^\n]{{0,4000}}|(?:{_SCHEMES}\s{{1,5}})?{_PLAIN})", rf"\g<1>{HIDDEN}"),
         (rf"((?:set-)?cookie{_IS})(?:{_QUOTED}|[^\n]{{1,4000}})", rf"\g<1>{HIDDEN}"),
         (rf"\bbearer\s{{1,5}}{_VALUE}", HIDDEN),
-        # Names and values in any notation. The next pattern has common words, which are names only before a quote or a `=`.
+        # Names and values in any notation. The words of the next pattern are common, so a quote or a `=` must follow them.
         (rf"((?:{_WORDS}){_IS}){_VALUE}", rf"\g<1>{HIDDEN}"),
         (
             rf"((?:key|sig|(?<![a-z])(?:pass|pw|auth))(?:\\{{0,4}}[\"']\s{{0,5}}[:=,]\s{{0,5}}|=|%3d)){_VALUE}",
@@ -140,7 +140,7 @@ def _short(text: str, most: int = _LONGEST_MESSAGE) -> str:
 def redact(text: str, secrets: Collection[str] = ()) -> str:
     r"""Hide secrets in a text: `secrets`, values of variables such as OPENAI_API_KEY, and all that looks like a secret.
 
-    The text is cut after 20,000 characters. `secrets` are also hidden if they are written as in an address or in JSON.
+    The text is cut after 20,000 characters. `secrets` are hidden in the escaped forms of addresses and JSON, too.
 
     Example:
         >>> redact("401 for https://ana:pw@example.org/?key=x4 with Authorization: Basic YW5hOnB3")

@@ -48,7 +48,7 @@ class RunPlan:
     split: str | None = "dev"  # only questions of this split, see `load_part`; all when None
     sample: int | None = 1000  # whole conversations are drawn until they hold this many questions; all when None
     seed: int = 0  # seed of the sample, the intervals and the tests
-    # Another retriever than one over the data's passages: its name in the saved settings, and a function that opens it.
+    # Instead of a retriever over the data's passages: a name for the saved settings, and a function that opens a retriever.
     retriever: tuple[str, Callable[[], BaseRetriever]] | None = None
     k: int | None = None  # passages for each search; 5 with a model and 10 without when None
     timeout: float | None = None  # seconds to wait for a reply of a model that is given by name

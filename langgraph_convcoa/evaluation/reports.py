@@ -1,4 +1,4 @@
-"""Tables, the base of all reports, and the report of a question-answering run with its figures and files."""
+"""Tables, the base class of reports, and the report of a question-answering run with its figures and files."""
 
 from __future__ import annotations
 

@@ -42,9 +42,9 @@ _MOST_PASSAGES = 60  # A look-up encodes at most this many passages. If there ar
 class WebQuerying(BaseAction):
     """Searches the web, and reads pages only if titles and snippets do not support a guess.
 
-    Depth 1 is one search request; its titles and snippets are the evidence. Depth 2 ranks titles with snippets against the
-    sub-question and guess by sparse Hopfield retrieval. It reads the best pages in parallel and returns their best passages,
-    with `source`, `title` and the `date` of publication if it is known. A page that cannot be read is left out and logged.
+    Depth 1 is one search request; its titles and snippets are the evidence. Depth 2 searches these for the sub-question and
+    its guess by sparse Hopfield retrieval. It reads the best pages in parallel and returns their best passages, with `source`,
+    `title` and the `date` of publication if it is known. A page that cannot be read is left out and logged.
 
     Args:
         search: "ddgs" (no key), "tavily", "google", the address of a SearXNG, a LangChain search tool, a function `f(query)`,

@@ -24,7 +24,7 @@ from langgraph_convcoa.retrieval.progress import Progress, track
 
 MOST_PAGES = 500  # The default limit of the pages of a site.
 LIMITS = FetchLimits(seconds=30.0, max_bytes=20_000_000, pdf_pages=1_000, characters=2_000_000)
-"""Limits for a page. They exceed those of a look-up in a conversation, but also allow two requests to a host at a time."""
+"""Limits for a page, higher than in a conversation. As there, two requests to a host may run at a time."""
 
 _MOST_SITEMAPS, _AT_ONCE = 50, 16
 _EXTRACTION_SECONDS, _CACHE_SECONDS = 20.0, 86_400.0

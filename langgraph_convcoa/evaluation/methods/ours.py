@@ -1,4 +1,4 @@
-"""Methods: this library's graph, the conversational chain of action (Pan et al. 2024b, sec. 3), and LangChain's agent.
+"""Two methods: this library's graph (the chain of action of Pan et al. 2024b, sec. 3), and LangChain's agent.
 
 A turn goes on in the conversation's thread if its history is what that thread has said. Otherwise (gold answers, or a resumed
 conversation) it starts a new thread with the history as messages.
@@ -54,7 +54,7 @@ def make_ours(
 ) -> Answerer:
     """Make the graph with the kit's model and retriever. `settings` override those of the kit.
 
-    A reply counts as malformed if the model was asked again for it, or if it left a sub-question to correct without an answer.
+    A reply counts as malformed if the model had to be asked again, or if it did not answer a sub-question to correct.
     """
     given = {"ask_back": False, "k": kit.settings.k or kit.k, "action_timeout": _PATIENT, **(settings or {})}
     context = kit.settings.model_copy(update=given)

@@ -26,7 +26,7 @@ _SHARE = 16
 _COPIED_BYTES = 16 * 2**20
 # Largest error of a float32 bound, relative to the product of the lengths.
 _ROUNDING = 1e-6
-# Most entries of patterns that are copied to float64 at a time: many equal scores may require all patterns.
+# At most this many entries of patterns are copied to float64 at once. Many equal scores may need all patterns.
 _COPIED = 2_500_000
 # Replaces -inf, so that sums stay finite. Scores are shifted so that the largest is 0; sparsemax ignores those below -1.
 _NONE = -2.0
@@ -56,8 +56,8 @@ def search(
 ) -> list[Ranking]:
     """The k best passages for each query state (q, d), as if every passage were scored in full.
 
-    score(x, Y) = w <x, y_0> + sim(z, x) + extra, with z = sparsemax(beta x Y^T) Y. The association weights of a set add up to
-    one, so w <x, y_0> + max_j <x, y_j> + extra bounds its score. Sets are scored in the order of their bounds until the k-th
+    score(x, Y) = w <x, y_0> + sim(z, x) + extra, with z = sparsemax(beta x Y^T) Y. A passage's association weights add to 1,
+    so w <x, y_0> + max_j <x, y_j> + extra bounds its score. Passages are scored in the order of their bounds until the k-th
     score is above every bound left. int8 patterns are first multiplied with the query rounded to int8, with wider bounds.
 
     Only passages of `allowed` (n,) are returned; `extra` (q, n), such as BM25, is added to the scores. A score depends on the
@@ -181,7 +181,7 @@ def _rank(exact: Callable[[Rows], Scores], bounds: Vectors, k: int, pool: int, w
     """Score sets in the order of their bounds (n,), `wanted` at first, until no bound left reaches the k-th score."""
     n, wanted = len(bounds), min(pool, wanted)
     while True:
-        # The sets with the largest bounds, in order, NaN first, and one more: its bound is the best of the sets not scored.
+        # The passages with the largest bounds, best first, and the next one, whose bound is the best of those not scored.
         first = max(n - wanted - 1, 0)
         sets = np.argpartition(bounds, first)[first:]
         sets = sets[bounds[sets].argsort()[::-1]]
