@@ -23,7 +23,7 @@ from langgraph_convcoa.text.words import words
 ROOT = "Contextual knowledge set"
 EXTRA = "convcoa"
 LONGEST_QUESTION = 20_000  # Maximum number of characters of a question.
-_QUESTION_WORDS = frozenset(("who", "whose", "what", "which", "when", "where", "why", "how"))
+_FEWEST_WORDS = 4  # A shorter question, such as "The second?", answers a question back.
 CLARIFICATION = "clarification"  # The key in `additional_kwargs` that marks a message as a question back to the user.
 _REMEMBERED_PAIRS, _REMEMBERED_CHARACTERS = 20, 2_000
 _LAST_CHARACTERS, _EARLIER_CHARACTERS = 1200, 400
@@ -273,6 +273,6 @@ def read_conversation(question: str | None, messages: Sequence[AnyMessage], aban
             f"the question has {len(question):,} characters, {LONGEST_QUESTION:,} at most: put long texts into the documents"
         )
     # A question of its own, such as "Forget it. Who built the mill?", does not answer the question back.
-    if question.rstrip().endswith("?") and _QUESTION_WORDS.intersection(words(question.lower())):
+    if question.rstrip().endswith("?") and len(words(question)) >= _FEWEST_WORDS:
         asked_back = ""
     return Asked(clean(question).strip(), message_id, history[-_REMEMBERED_PAIRS:], removals, clean(asked_back))

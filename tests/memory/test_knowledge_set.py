@@ -163,7 +163,7 @@ def test_the_answer_to_a_question_back_goes_on_with_its_question() -> None:
     assert (asked.question, asked.asked_back, asked.history) == ("c", "b\nWhich?", [("a", "A")])
     asked = read_conversation("d", [*messages, AIMessage("C")])
     assert (asked.asked_back, asked.history) == ("", [("a", "A"), ("b c", "C")])
-    for own in ("Forget it. Who built the mill?", "What is a mill?"):
+    for own in ("Forget it. Who built the mill?", "What is a mill?", "Is the mill open today?"):
         asked = read_conversation(None, [*messages[:-1], HumanMessage(own)])
         assert (asked.question, asked.asked_back) == (own, "")
     assert read_conversation(None, [*messages[:-1], HumanMessage("The second?")]).asked_back == "b\nWhich?"
