@@ -22,7 +22,7 @@ from pydantic import ValidationError
 from langgraph_convcoa.actions.base import Action
 from langgraph_convcoa.actions.knowledge import Retriever
 from langgraph_convcoa.actions.runner import ActionRunner, as_actions, is_transient
-from langgraph_convcoa.chain import SOLVED
+from langgraph_convcoa.chain import SOLVED, chain_item
 from langgraph_convcoa.context import ConvCoAContext, check_approve, context_of
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.memory.conversation_memory import ConversationMemory
@@ -38,6 +38,7 @@ from langgraph_convcoa.reasoning.extractive.reasoner import ExtractiveReasoner
 from langgraph_convcoa.reasoning.models import ChatModel
 from langgraph_convcoa.retrieval.encoders.base import Encoder
 from langgraph_convcoa.state import (
+    LOOKED,
     ActionState,
     ConvCoAInput,
     ConvCoAOutput,
@@ -46,6 +47,7 @@ from langgraph_convcoa.state import (
     pairs_of,
     question_of,
 )
+from langgraph_convcoa.text.words import content_words
 from langgraph_convcoa.verification.trained import as_verifier
 from langgraph_convcoa.verification.verifier import Verifier
 
@@ -159,7 +161,8 @@ def build_graph(
     graph.add_conditional_edges("plan", partial(after_plan, parts), [*names, "verify", "answer", "approve"])
     for name in names:
         graph.add_edge(name, "verify")
-    again = [*(deeper if own.uses_model else names), *(["repair"] if repaired else [])]
+    first = [name for name in names if runner[name].looks_first]
+    again = [*dict.fromkeys([*deeper, *first] if own.uses_model else names), *(["repair"] if repaired else [])]
     graph.add_conditional_edges("verify", partial(after_verify, parts), [*again, *to_answer])
     if repaired:
         graph.add_conditional_edges("repair", partial(after_repair, parts), [*dict.fromkeys((*repaired, *deeper)), *to_answer])
@@ -188,7 +191,8 @@ def after_verify(parts: GraphParts, state: ConvCoAState) -> list[Send] | str:
         has_model = parts.reasoner("repair", settings).uses_model
         if first and has_model and any(parts.actions[item.action].repairs for item in broken_inputs(state)):
             return "repair"
-        again = [*(_deeper(parts, state, settings) if first else []), *_other_actions(parts, state, settings)]
+        deeper = [*_deeper(parts, state, settings), *_in_other_words(parts, state, settings)] if first else []
+        again = [*deeper, *_other_actions(parts, state, settings)]
         if again:
             return with_approval(state, again)
     return _to_answer(parts, state, settings)
@@ -217,6 +221,16 @@ def _deeper(parts: GraphParts, state: ConvCoAState, settings: ConvCoAContext) ->
         for index, item in enumerate(state["items"])
         if item["status"] == "unsupported" and parts.actions[item["action"]].deepens
     ]
+
+
+def _in_other_words(parts: GraphParts, state: ConvCoAState, settings: ConvCoAContext) -> list[Send]:
+    """A second search for the question, in the planner's words, if its answer is refused or says that nothing was found."""
+    plan, looked = state["plan"], [one["action"] for one in state["findings"] if one["depth"] == 0]
+    is_open = any(item["status"] == "unsupported" for item in state["items"])
+    new_words = {*content_words(plan["optimized_question"])}.difference(content_words(question_of(state)))
+    if plan["nodes"] or not is_open or not new_words:
+        return []
+    return [to_action(state, LOOKED, chain_item(name, plan["optimized_question"]), settings) for name in looked]
 
 
 def _other_actions(parts: GraphParts, state: ConvCoAState, settings: ConvCoAContext) -> list[Send]:

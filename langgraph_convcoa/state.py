@@ -128,8 +128,8 @@ class ConvCoAState(ThreadState, total=False):
     reused: int  # Number of pieces of evidence from earlier turns.
     findings: Annotated[list[Finding], operator.add]
     items: list[ChainItem]  # The chain after verification.
-    # Indexes of the open items. Without a chain: indexes of the failed sentences of the answer.
-    unsolved: list[int]
+    unsolved: list[int]  # Indexes of the open items.
+    refused: list[int]  # Indexes of the sentences of the plan's answer that the verifier refused.
     depth: int  # How often the node `verify` has run.
     repaired: list[int]  # Indexes of the nodes of the plan with a new action input.
     costs: Annotated[dict[str, NodeUsage], add_costs]

@@ -68,8 +68,7 @@ class _CorrectCall:
         self.settings = settings = parts.settings(runtime)
         self._evidence, self._checker = merge_findings(state["findings"]), parts.checker(state, settings)
         plan, reply = state["plan"], state["reply"]
-        direct = not plan["nodes"] and bool(state["unsolved"]) and settings.allow_draft_answer
-        self._draft = self._checker.check(plan["draft_answer"]) if direct else []
+        self._draft = self._checker.check(plan["draft_answer"]) if state["refused"] else []
         streams = not self._draft and not reply["shown"]
         # A model that was down for the plan is not asked again in this turn.
         self.reasoner = parts.without_model if reply["error"] else parts.reasoner("correct", settings)
@@ -116,7 +115,7 @@ class _CorrectCall:
         reply = {**state["reply"], "text": text, "confirmed": confirmed, "error": error or state["reply"]["error"]}
         if gate := self.request.gate:
             reply |= {"shown": gate.shown, "message_id": gate.message_id}
-        return {"items": items, "unsolved": [], "reply": reply}
+        return {"items": items, "unsolved": [], "refused": [], "reply": reply}
 
     def _open_sentences(self) -> list[Unsolved]:
         """The sentences that failed, each with the evidence that it cites."""
@@ -124,7 +123,7 @@ class _CorrectCall:
         return [
             Unsolved(n, question, sentence.plain, [evidence[number - 1] for number in sentence.named])
             for n, sentence in enumerate(self._draft)
-            if n in self._state["unsolved"]
+            if n in self._state["refused"]
         ]
 
     def _open_items(self) -> list[Unsolved]:

@@ -86,6 +86,7 @@ def recall(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runti
         "findings": Overwrite([]),
         "items": [],
         "unsolved": [],
+        "refused": [],
         "depth": 0,
         "repaired": [],
         "reply": empty_reply(),

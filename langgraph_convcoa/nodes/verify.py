@@ -42,6 +42,8 @@ def verify(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runti
         update = {"findings": Overwrite(findings), "reused": state["reused"] + reused}
     evidence, checker = merge_findings(state["findings"]), parts.checker(state, settings)
     checked: list[CheckedSentence] = []
+    unsolved: list[int] = []
+    refused: list[int] = []
     if plan["nodes"]:
         items, unsolved = verify_chain(
             plan["nodes"], evidence, pairs_of(state), parts.verifier, settings.threshold, still_recalled(state)
@@ -54,18 +56,21 @@ def verify(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runti
         item = _item(found, found.action or next(iter(parts.actions)), plan["optimized_question"])
         if found.error and not found.documents:
             item |= {"status": "failed", "reason": found.error}
-        items, unsolved = verify_answer(item, checked, checker)
-        if not settings.allow_draft_answer:
-            # The node `correct` writes every answer.
-            unsolved = [0] if items else []
-    stands = settings.allow_draft_answer and bool(checked) and all(sentence.stands for sentence in checked)
+        items, refused = verify_answer(item, checked, checker)
+        # The node `correct` writes every answer, or this one: it is missing, or more evidence was found and nothing was shown.
+        anew = not checked or (_more_was_found(state) and not state["reply"]["shown"])
+        is_open = any(one["status"] == "unsupported" and one["evidence"] for one in items)
+        if items and (not settings.allow_draft_answer or (anew and is_open)):
+            unsolved, refused = [0], []
+    stands = settings.allow_draft_answer and bool(checked) and not unsolved and all(sentence.stands for sentence in checked)
     for index, item in enumerate(items):
-        if index not in unsolved:
+        if index not in unsolved and not refused:
             emit_status(index, item)
     return {
         **update,
         "items": items,
         "unsolved": unsolved,
+        "refused": refused,
         "reply": {**state["reply"], "text": plan["draft_answer"] if stands else ""},
         "depth": state["depth"] + 1,
     }
@@ -112,7 +117,7 @@ def verify_chain(
 
 
 def verify_answer(item: ChainItem, checked: Sequence[CheckedSentence], checker: Checker) -> tuple[list[ChainItem], list[int]]:
-    """Judge an answer that the planner gave at once: (its chain, indexes of the sentences that failed).
+    """Judge an answer that the planner gave at once: (its chain, indexes of the sentences that it refuses).
 
     The chain has one item: the question, with the answer as its guess. For small talk the chain is empty.
     """
@@ -121,7 +126,7 @@ def verify_answer(item: ChainItem, checked: Sequence[CheckedSentence], checker: 
     if not checked and not item["evidence"]:
         return [item | {"reason": item["reason"] or "no evidence was found"}], []
     if not checked:
-        return [item | {"reason": "no answer was given"}], [0]
+        return [item | {"reason": "no answer was given"}], []
     if not any(sentence.claims for sentence in checked):
         silent = any(holds_negation(sentence.plain) for sentence in checked)
         return [item | {"guess_answer": "", "reason": "the evidence holds no answer"}] if silent else [], []
@@ -150,6 +155,15 @@ def put_first(item: ChainItem, documents: Sequence[Document], verdict: Verdict) 
     first = next((number for number in verdict.documents if number < len(documents)), None)
     if first is not None:
         item["evidence"] = list(dict.fromkeys([str(documents[first].id), *item["evidence"]]))
+
+
+def _more_was_found(state: ConvCoAState) -> bool:
+    """Whether a second search for the question found documents that the first had not."""
+    ids = [
+        {str(document.id) for one in state["findings"] if (one["depth"] > 1) == again for document in one["documents"]}
+        for again in (False, True)
+    ]
+    return bool(ids[1] - ids[0])
 
 
 def _item(found: Found, action: str, sub_question: str, guess: str = "", action_input: str = "") -> ChainItem:
