@@ -18,7 +18,7 @@ from langgraph_convcoa.errors import InputError
 class ActionInputError(InputError):
     """An action cannot use the `action_input` that the planner wrote; the message says why.
 
-    If the action `repairs`, the graph asks the model once a turn for other inputs, for all refused inputs together.
+    If the action `repairs`, the graph asks the model to rewrite the input. One call a turn covers all refused inputs.
     """
 
 

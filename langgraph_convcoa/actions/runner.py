@@ -78,7 +78,7 @@ class ActionRunner(dict[str, BaseAction]):
         return found
 
     def recognised(self, question: str, history: Sequence[tuple[str, str]]) -> dict[str, bool]:
-        """Action name -> True if the question is for this action only. Actions that take any question are left out."""
+        """Action name -> whether the action recognises the question. Actions that take any question are left out."""
         found = {}
         for name, action in self.items():
             try:
