@@ -208,7 +208,7 @@ class Corpus(Protocol):
 
 
 def settled(reading: Callable[[], Result]) -> Result:
-    """Return the result of a reading. Repeat it if the corpus changes; raises StaleSnapshot if it keeps changing."""
+    """Return the result of `reading`, called again if the corpus changes; StaleSnapshot if the corpus keeps changing."""
     for _ in range(ATTEMPTS - 1):
         with suppress(StaleSnapshot):
             return reading()

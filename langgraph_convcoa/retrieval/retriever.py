@@ -60,7 +60,7 @@ class HopfieldRetriever(EditableRetriever):
     memory too: the state is normalise(x + lambda sparsemax(beta_h x H^T) H).
 
     A call may override `k`, `history`, `filter`, `score_threshold` and `graph`. With `neighbours=n` a part of a long document
-    is returned with up to n parts before and after it; `part` in its metadata is the place of the found part.
+    is returned with up to n parts before and after it. Its metadata has `part`, [start, end] of the found part in the text.
 
     The metadata of a returned document has `source`, `score`, `quote` (the best window) and `certified`: True if its ranking
     is proved to be exact. `==` on documents ignores all of these but `source`. A query is cut off at the encoder's length.
@@ -288,7 +288,7 @@ class HopfieldRetriever(EditableRetriever):
 
     @classmethod
     def from_pretrained(cls, path: str | Path, *, encoder: Encoder | Embeddings | str | None = None, **settings: Any) -> Self:
-        """Open an index that `save_pretrained`, `from_documents(path=...)` or `convcoa index` made. Not all of it is read.
+        """Open an index that `save_pretrained`, `from_documents(path=...)` or `convcoa index` made. No pattern is read yet.
 
         Without an `encoder` a sentence-transformers model is opened by its saved name. The `settings` replace saved ones;
         `graph=True` makes a missing graph at the first search. Raises InputError for a setting that is out of range, and

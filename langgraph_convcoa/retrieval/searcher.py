@@ -189,7 +189,7 @@ def surroundings(corpus: Corpus, view: View, hits: Sequence[Hit], neighbours: in
 
 
 def joined(document: Document, parts: Sequence[Passage]) -> Document:
-    """A found document with the parts around it; `part` in its metadata is the place of the found part."""
+    """A found document with the parts around it; its metadata has `part`, [start, end] of the found part in the text."""
     if len(parts) == 1:
         return document
     text, place = parts[0].document.page_content, 0
