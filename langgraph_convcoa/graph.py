@@ -8,6 +8,7 @@ the actions), `reasoning/chat_model.py` (the model calls), `nodes/verify.py` wit
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -22,15 +23,15 @@ from pydantic import ValidationError
 from langgraph_convcoa.actions.base import Action
 from langgraph_convcoa.actions.knowledge import Retriever
 from langgraph_convcoa.actions.runner import ActionRunner, as_actions, is_transient
-from langgraph_convcoa.chain import SOLVED
+from langgraph_convcoa.chain import SOLVED, ChainItem, chain_item
 from langgraph_convcoa.context import ConvCoAContext, check_approve, context_of
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.memory.conversation_memory import ConversationMemory
 from langgraph_convcoa.nodes.answer import answer, remember
-from langgraph_convcoa.nodes.approve import approve, with_approval, without_look_ups
+from langgraph_convcoa.nodes.approve import approve
 from langgraph_convcoa.nodes.correct import acorrect, arepair, broken_inputs, correct, repair
-from langgraph_convcoa.nodes.plan import aact, act, act_failed, alook, aplan, look, plan, planned_look_ups, recall, to_action
-from langgraph_convcoa.nodes.runtime import GraphParts, as_node
+from langgraph_convcoa.nodes.plan import aact, act, act_failed, alook, aplan, look, looked_up, plan, recall, still_recalled
+from langgraph_convcoa.nodes.runtime import as_node
 from langgraph_convcoa.nodes.verify import verify
 from langgraph_convcoa.reasoning.base import Reasoner
 from langgraph_convcoa.reasoning.chat_model import ChatModelReasoner
@@ -38,10 +39,14 @@ from langgraph_convcoa.reasoning.extractive.reasoner import ExtractiveReasoner
 from langgraph_convcoa.reasoning.models import ChatModel
 from langgraph_convcoa.retrieval.encoders.base import Encoder
 from langgraph_convcoa.state import (
+    LOOKED,
     ActionState,
     ConvCoAInput,
     ConvCoAOutput,
     ConvCoAState,
+    GraphParts,
+    PlannedNode,
+    clarification_of,
     merge_findings,
     pairs_of,
     question_of,
@@ -141,7 +146,7 @@ def build_graph(
     add("recall", recall)
     add("look", look, alook)
     add("plan", plan, aplan)
-    add("approve", approve, destinations=(*names, "verify", "answer", "remember"))
+    add("approve", approve)
     add("verify", verify)
     if repaired:
         add("repair", repair, arepair)
@@ -157,6 +162,8 @@ def build_graph(
     graph.add_edge("recall", "look")
     graph.add_edge("look", "plan")
     graph.add_conditional_edges("plan", partial(after_plan, parts), [*names, "verify", "answer", "approve"])
+    destinations = [*names, "verify", "answer", "approve", "remember"]
+    graph.add_conditional_edges("approve", partial(after_approve, parts), destinations)
     for name in names:
         graph.add_edge(name, "verify")
     again = [*(deeper if own.uses_model else names), *(["repair"] if repaired else [])]
@@ -170,13 +177,34 @@ def build_graph(
 
 
 def after_plan(parts: GraphParts, state: ConvCoAState) -> list[Send] | str:
-    """Route to the look-ups that the plan asks for. If the plan is an answer there are none, and `verify` is next.
+    """Route the plan to a person who approves it, or to its look-ups."""
+    return "approve" if "plan" in state["approve"] else _planned(parts, state)
 
-    If the plan is a question back to the user, nothing is verified, and `answer` is next.
+
+def after_approve(parts: GraphParts, state: ConvCoAState) -> list[Send] | str:
+    """Route approved look-ups to their actions, and an approved plan to its look-ups. A rejected plan ends the turn."""
+    if (approved := state.get("look_ups")) is not None:
+        return [Send(look_up["action"], look_up) for look_up in approved] or "verify"
+    return "remember" if state["reply"]["text"] else _planned(parts, state)
+
+
+def _planned(parts: GraphParts, state: ConvCoAState) -> list[Send] | str:
+    """Route each sub-question that is neither recalled nor looked up to its action.
+
+    If none is left, the answer is verified. A question back to the user is not verified. An empty chain without evidence
+    looks up the question itself.
     """
-    if "plan" in state["approve"]:
-        return "approve"
-    return with_approval(state, planned_look_ups(parts, state, parts.settings())) or without_look_ups(state)
+    settings, made = parts.settings(), state["plan"]
+    if made["nodes"]:
+        known = {entry["index"] for entry in (*still_recalled(state), *state["findings"], *looked_up(state))}
+        steps = {index: node for index, node in enumerate(made["nodes"]) if index not in known}
+        look_ups = [_to_action(state, index, node, settings) for index, node in steps.items()]
+    elif any(finding["index"] == LOOKED for finding in state["findings"]):
+        look_ups = []
+    else:
+        question = chain_item(next(iter(parts.actions)), made["optimized_question"])
+        look_ups = [_to_action(state, LOOKED, question, settings)]
+    return _with_approval(state, look_ups) or ("answer" if clarification_of(made) else "verify")
 
 
 def after_verify(parts: GraphParts, state: ConvCoAState) -> list[Send] | str:
@@ -190,15 +218,15 @@ def after_verify(parts: GraphParts, state: ConvCoAState) -> list[Send] | str:
             return "repair"
         again = [*(_deeper(parts, state, settings) if first else []), *_other_actions(parts, state, settings)]
         if again:
-            return with_approval(state, again)
+            return _with_approval(state, again)
     return _to_answer(parts, state, settings)
 
 
 def after_repair(parts: GraphParts, state: ConvCoAState) -> list[Send] | str:
     """Route the repaired inputs to their actions, together with the deeper looks."""
     settings, nodes = parts.settings(), state["plan"]["nodes"]
-    again = [to_action(state, index, nodes[index], settings) for index in state["repaired"] if index < len(nodes)]
-    return with_approval(state, [*again, *_deeper(parts, state, settings)]) or _to_answer(parts, state, settings)
+    again = [_to_action(state, index, nodes[index], settings) for index in state["repaired"] if index < len(nodes)]
+    return _with_approval(state, [*again, *_deeper(parts, state, settings)]) or _to_answer(parts, state, settings)
 
 
 def _to_answer(parts: GraphParts, state: ConvCoAState, settings: ConvCoAContext) -> str:
@@ -213,7 +241,7 @@ def _to_answer(parts: GraphParts, state: ConvCoAState, settings: ConvCoAContext)
 def _deeper(parts: GraphParts, state: ConvCoAState, settings: ConvCoAContext) -> list[Send]:
     """The second, deeper look of actions that have one (`deepens`): the web action reads whole pages only then."""
     return [
-        to_action(state, index, item, settings)
+        _to_action(state, index, item, settings)
         for index, item in enumerate(state["items"])
         if item["status"] == "unsupported" and parts.actions[item["action"]].deepens
     ]
@@ -237,8 +265,36 @@ def _other_actions(parts: GraphParts, state: ConvCoAState, settings: ConvCoACont
         asked = state["depth"] - 1 - parts.actions[first].deepens
         is_open = item["status"] in ("unsupported", "failed") and 0 <= asked < len(others)
         if is_open and not reasoner.finds(item["sub_question"], evidence.found[index].documents, history):
-            sends.append(to_action(state, index, {**item, "action": others[asked]}, settings))
+            sends.append(_to_action(state, index, {**item, "action": others[asked]}, settings))
     return sends
+
+
+def _to_action(state: ConvCoAState, index: int, step: PlannedNode | ChainItem, settings: ConvCoAContext) -> Send:
+    """A branch to the action that looks one sub-question up."""
+    with_history = settings.of_action(step["action"]).get("use_history")
+    if with_history is None:
+        with_history = not state["plan"]["self_contained"]
+    payload: ActionState = {
+        "turn": state["asked_message_id"],
+        "sent": time.time(),
+        "index": index,
+        "depth": state["depth"] + 1,
+        "action": step["action"],
+        "question": question_of(state),
+        "sub_question": step["sub_question"],
+        "guess_answer": step["guess_answer"],
+        "action_input": step["action_input"],
+        "history": state["history"] if with_history else [],
+    }
+    return Send(step["action"], payload)
+
+
+def _with_approval(state: ConvCoAState, look_ups: list[Send]) -> list[Send]:
+    """Return the look-ups, or one branch to `approve` with all of them if a person approves any of them."""
+    if not {look_up.node for look_up in look_ups} & {*state["approve"]}:
+        return look_ups
+    needed = {name: state[name] for name in ("approve", "asked", "plan", "items")}
+    return [Send("approve", {**needed, "look_ups": [look_up.arg for look_up in look_ups]})]
 
 
 def _query_encoder(runner: ActionRunner) -> Encoder | None:

@@ -16,10 +16,21 @@ from langchain_core.runnables import RunnableConfig
 from langgraph_convcoa.actions.runner import reason_of
 from langgraph_convcoa.chain import SOLVED, ChainItem, Status
 from langgraph_convcoa.errors import ModelError, secrets_of
-from langgraph_convcoa.nodes.runtime import GraphParts, TurnRuntime, Update, emit_status
+from langgraph_convcoa.nodes.runtime import emit_status
 from langgraph_convcoa.nodes.verify import check_guess, put_first, score_claims
 from langgraph_convcoa.reasoning.base import BrokenInput, Corrected, Correction, CorrectRequest, RepairRequest, Unsolved
-from langgraph_convcoa.state import LOOKED, ConvCoAState, PlannedNode, TurnEvidence, merge_findings, pairs_of, question_of
+from langgraph_convcoa.state import (
+    LOOKED,
+    ConvCoAState,
+    GraphParts,
+    PlannedNode,
+    TurnEvidence,
+    TurnRuntime,
+    Update,
+    merge_findings,
+    pairs_of,
+    question_of,
+)
 from langgraph_convcoa.text.citation_marks import without_marks
 from langgraph_convcoa.text.clean import cut_answer, cut_field
 from langgraph_convcoa.text.words import LIST_MARK, STOPS, content_words

@@ -15,17 +15,17 @@ from typing import Any, Literal
 from langchain_core.documents import Document
 from langchain_core.runnables import RunnableConfig
 from langgraph.errors import NodeError
-from langgraph.types import Command, Overwrite, Send
+from langgraph.types import Command, Overwrite
 
 from langgraph_convcoa.actions.base import ActionInputError, ActionRequest
 from langgraph_convcoa.actions.runner import Look, reason_of
-from langgraph_convcoa.chain import ActionChain, ChainItem, chain_item
+from langgraph_convcoa.chain import ActionChain
 from langgraph_convcoa.context import ConvCoAContext, check_approve
 from langgraph_convcoa.errors import ModelError
 from langgraph_convcoa.memory import sharing
 from langgraph_convcoa.memory.evidence import RecalledAnswer, integrate, recall_answers
 from langgraph_convcoa.memory.knowledge_set import ContextualKnowledgeSet, Round, read_conversation
-from langgraph_convcoa.nodes.runtime import GraphParts, TurnRuntime, Update, annotate, emit, emit_status
+from langgraph_convcoa.nodes.runtime import annotate, emit, emit_status
 from langgraph_convcoa.reasoning.base import PlanRequest
 from langgraph_convcoa.reasoning.usage import node_usage
 from langgraph_convcoa.state import (
@@ -33,8 +33,10 @@ from langgraph_convcoa.state import (
     ActionState,
     ConvCoAState,
     Finding,
+    GraphParts,
     Plan,
-    PlannedNode,
+    TurnRuntime,
+    Update,
     empty_reply,
     finding,
     merge_findings,
@@ -252,21 +254,6 @@ class _PlanCall:
         return {"plan": made, "recalled": recalled, "reply": reply}
 
 
-def planned_look_ups(parts: GraphParts, state: ConvCoAState, settings: ConvCoAContext) -> list[Send]:
-    """One branch for each sub-question that is neither recalled nor looked up.
-
-    An empty chain without evidence looks up the question itself.
-    """
-    made = state["plan"]
-    if not made["nodes"]:
-        if any(finding["index"] == LOOKED for finding in state["findings"]):
-            return []
-        action = next(iter(parts.actions))
-        return [to_action(state, LOOKED, chain_item(action, made["optimized_question"]), settings)]
-    known = {entry["index"] for entry in (*still_recalled(state), *state["findings"], *looked_up(state))}
-    return [to_action(state, index, node, settings) for index, node in enumerate(made["nodes"]) if index not in known]
-
-
 def looked_up(state: ConvCoAState) -> list[Finding]:
     """The finding for the question itself, once for each sub-question that repeats it: the same search finds the same."""
     looked = [finding for finding in state["findings"] if finding["index"] == LOOKED and finding["documents"]]
@@ -313,26 +300,6 @@ def recall_plan(parts: GraphParts, state: ConvCoAState, made: Plan, settings: Co
         parts.memory.vectors,
         max_age=settings.recall_max_age,
     )
-
-
-def to_action(state: ConvCoAState, index: int, step: PlannedNode | ChainItem, settings: ConvCoAContext) -> Send:
-    """A branch to the action that looks one sub-question up."""
-    with_history = settings.of_action(step["action"]).get("use_history")
-    if with_history is None:
-        with_history = not state["plan"]["self_contained"]
-    payload: ActionState = {
-        "turn": state["asked_message_id"],
-        "sent": time.time(),
-        "index": index,
-        "depth": state["depth"] + 1,
-        "action": step["action"],
-        "question": question_of(state),
-        "sub_question": step["sub_question"],
-        "guess_answer": step["guess_answer"],
-        "action_input": step["action_input"],
-        "history": state["history"] if with_history else [],
-    }
-    return Send(step["action"], payload)
 
 
 def act(parts: GraphParts, state: ActionState, config: RunnableConfig, runtime: TurnRuntime) -> Update:

@@ -12,15 +12,18 @@ from langgraph_convcoa.chain import ChainItem, chain_item
 from langgraph_convcoa.context import ConvCoAContext
 from langgraph_convcoa.memory.evidence import RecalledAnswer
 from langgraph_convcoa.nodes.plan import looked_up, still_recalled, with_earlier_evidence
-from langgraph_convcoa.nodes.runtime import GraphParts, TurnRuntime, Update, emit_status
+from langgraph_convcoa.nodes.runtime import emit_status
 from langgraph_convcoa.reasoning.base import History
 from langgraph_convcoa.state import (
     LOOKED,
     ConvCoAState,
     Finding,
     Found,
+    GraphParts,
     PlannedNode,
     TurnEvidence,
+    TurnRuntime,
+    Update,
     finding,
     merge_findings,
     pairs_of,

@@ -6,6 +6,12 @@ import json
 import re
 import uuid
 from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+from langchain_core.messages import AIMessageChunk
+from langchain_core.runnables import RunnableConfig
+from langgraph.graph.message import push_message
+from langgraph.pregel._messages import StreamMessagesHandler
 
 from langgraph_convcoa.reasoning.parsing import LONGEST_REPLY, without_thought
 from langgraph_convcoa.text.citation_marks import CitationFilter
@@ -116,3 +122,14 @@ def streamed_answer(reply: str, *, whole_answer: bool = True) -> tuple[str, bool
     except ValueError:
         # An escape that JSON does not have: the reply is mended when it is read whole.
         return "", True
+
+
+def is_followed(config: RunnableConfig) -> bool:
+    """Whether somebody follows the stream of messages of a run."""
+    callbacks: Any = config.get("callbacks")
+    return any(isinstance(handler, StreamMessagesHandler) for handler in getattr(callbacks, "handlers", callbacks) or ())
+
+
+def show(text: str, message_id: str) -> None:
+    """Put a piece of the answer into the stream of messages."""
+    push_message(cast("Any", AIMessageChunk(content=text, id=message_id)), state_key=None)
