@@ -26,8 +26,7 @@ from pydantic import (
 
 from langgraph_convcoa.chain import chain_item
 from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.memory.knowledge_set import LONGEST_QUESTION
-from langgraph_convcoa.nodes.plan import recall_plan
+from langgraph_convcoa.nodes.plan import LONGEST_QUESTION, recall_plan
 from langgraph_convcoa.state import (
     LOOKED,
     ActionState,
