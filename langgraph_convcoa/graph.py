@@ -27,12 +27,8 @@ from langgraph_convcoa.chain import SOLVED, ChainItem, chain_item
 from langgraph_convcoa.context import ConvCoAContext, check_approve, context_of
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.memory.conversation_memory import ConversationMemory
-from langgraph_convcoa.nodes.answer import answer, remember
-from langgraph_convcoa.nodes.approve import approve
-from langgraph_convcoa.nodes.correct import acorrect, arepair, broken_inputs, correct, repair
-from langgraph_convcoa.nodes.plan import aact, act, act_failed, alook, aplan, look, looked_up, plan, recall, still_recalled
+from langgraph_convcoa.nodes import answer, approve, correct, plan, verify
 from langgraph_convcoa.nodes.runtime import as_node
-from langgraph_convcoa.nodes.verify import verify
 from langgraph_convcoa.reasoning.base import Reasoner
 from langgraph_convcoa.reasoning.chat_model import ChatModelReasoner
 from langgraph_convcoa.reasoning.extractive.reasoner import ExtractiveReasoner
@@ -143,19 +139,19 @@ def build_graph(
     def add(name: str, work: Callable[..., Any], awork: Callable[..., Any] | None = None, **options: Any) -> None:
         graph.add_node(name, as_node(parts, name, work, awork), **options)
 
-    add("recall", recall)
-    add("look", look, alook)
-    add("plan", plan, aplan)
-    add("approve", approve)
-    add("verify", verify)
+    add("recall", plan.recall)
+    add("look", plan.look, plan.alook)
+    add("plan", plan.plan, plan.aplan)
+    add("approve", approve.approve)
+    add("verify", verify.verify)
     if repaired:
-        add("repair", repair, arepair)
-    add("correct", correct, acorrect)
-    add("answer", answer)
-    add("remember", remember)
+        add("repair", plan.repair, plan.arepair)
+    add("correct", correct.correct, correct.acorrect)
+    add("answer", answer.answer)
+    add("remember", answer.remember)
     for name in names:
-        failed = partial(act_failed, parts)
-        add(name, act, aact, input_schema=ActionState, retry_policy=_LOOK_UP_AGAIN, error_handler=failed)
+        failed = partial(plan.act_failed, parts)
+        add(name, plan.act, plan.aact, input_schema=ActionState, retry_policy=_LOOK_UP_AGAIN, error_handler=failed)
 
     to_answer = ["correct", "answer", "approve"]
     graph.add_edge(START, "recall")
@@ -196,7 +192,7 @@ def _planned(parts: GraphParts, state: ConvCoAState) -> list[Send] | str:
     """
     settings, made = parts.settings(), state["plan"]
     if made["nodes"]:
-        known = {entry["index"] for entry in (*still_recalled(state), *state["findings"], *looked_up(state))}
+        known = {entry["index"] for entry in (*plan.still_recalled(state), *state["findings"], *plan.looked_up(state))}
         steps = {index: node for index, node in enumerate(made["nodes"]) if index not in known}
         look_ups = [_to_action(state, index, node, settings) for index, node in steps.items()]
     elif any(finding["index"] == LOOKED for finding in state["findings"]):
@@ -214,7 +210,7 @@ def after_verify(parts: GraphParts, state: ConvCoAState) -> list[Send] | str:
         first = state["depth"] == 1
         # Only a model can rewrite the input of an action (`repairs`), such as SQL. Without one, another action is asked.
         has_model = parts.reasoner("repair", settings).uses_model
-        if first and has_model and any(parts.actions[item.action].repairs for item in broken_inputs(state)):
+        if first and has_model and any(parts.actions[item.action].repairs for item in plan.broken_inputs(state)):
             return "repair"
         again = [*(_deeper(parts, state, settings) if first else []), *_other_actions(parts, state, settings)]
         if again:

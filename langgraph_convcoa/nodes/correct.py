@@ -1,7 +1,4 @@
-"""The model calls after verification: `correct` answers all that is open and writes the final answer.
-
-`repair` comes before it if action inputs failed, such as invalid SQL: it rewrites them, and they are looked up again.
-"""
+"""The node `correct`: the model call after verification answers all that is open and writes the final answer."""
 
 from __future__ import annotations
 
@@ -18,12 +15,11 @@ from langgraph_convcoa.chain import SOLVED, ChainItem, Status
 from langgraph_convcoa.errors import ModelError, secrets_of
 from langgraph_convcoa.nodes.runtime import emit_status
 from langgraph_convcoa.nodes.verify import check_guess, put_first, score_claims
-from langgraph_convcoa.reasoning.base import BrokenInput, Corrected, Correction, CorrectRequest, RepairRequest, Unsolved
+from langgraph_convcoa.reasoning.base import Corrected, Correction, CorrectRequest, Unsolved
 from langgraph_convcoa.state import (
     LOOKED,
     ConvCoAState,
     GraphParts,
-    PlannedNode,
     TurnEvidence,
     TurnRuntime,
     Update,
@@ -260,47 +256,3 @@ def _is_heading(text: str, evidence: Sequence[Document]) -> bool:
     if any("query" in document.metadata and plain in document.page_content for document in evidence):
         return False
     return plain[-1] in "?？" or (plain[-1] not in f"{STOPS}…" and not is_sentence(plain))
-
-
-def repair(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runtime: TurnRuntime) -> Update:
-    """Ask the model once to rewrite the action inputs that failed. If the call fails, the sub-questions keep their failure."""
-    reasoner = parts.reasoner("repair", parts.settings(runtime))
-    try:
-        inputs = reasoner.repair(_repair_request(parts, state), config)
-    except Exception:  # noqa: BLE001 - whatever a reasoner raises
-        inputs = {}
-    return _repair_update(state, inputs)
-
-
-async def arepair(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runtime: TurnRuntime) -> Update:
-    """As `repair`."""
-    # In threads: a model may have to be built, and a description may wait for a database.
-    reasoner = await asyncio.to_thread(parts.reasoner, "repair", parts.settings(runtime))
-    try:
-        inputs = await reasoner.arepair(await asyncio.to_thread(_repair_request, parts, state), config)
-    except Exception:  # noqa: BLE001 - as above
-        inputs = {}
-    return _repair_update(state, inputs)
-
-
-def _repair_request(parts: GraphParts, state: ConvCoAState) -> RepairRequest:
-    return RepairRequest(state["plan"]["optimized_question"], broken_inputs(state), parts.actions.descriptions())
-
-
-def _repair_update(state: ConvCoAState, inputs: dict[int, str]) -> Update:
-    plan = state["plan"]
-    inputs = {item.index: cut_field(inputs[item.index]) for item in broken_inputs(state) if item.index in inputs}
-    nodes: list[PlannedNode] = [
-        {**node, "action_input": inputs.get(index, node["action_input"])} for index, node in enumerate(plan["nodes"])
-    ]
-    return {"plan": {**plan, "nodes": nodes}, "repaired": sorted(inputs)}
-
-
-def broken_inputs(state: ConvCoAState) -> list[BrokenInput]:
-    """The action inputs that the actions could not use."""
-    nodes = state["plan"]["nodes"]
-    failed = {one["index"]: one["error"] for one in state["findings"] if one["repairable"] and 0 <= one["index"] < len(nodes)}
-    return [
-        BrokenInput(index, nodes[index]["action"], nodes[index]["sub_question"], nodes[index]["action_input"], failed[index])
-        for index in sorted(failed)
-    ]

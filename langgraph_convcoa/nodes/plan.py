@@ -1,7 +1,9 @@
-"""The nodes up to the evidence: `recall`, `look` and `plan`, and the node of each action.
+"""The nodes up to the evidence: `recall`, `look` and `plan`, the node of each action, and `repair`.
 
-`recall` reads the conversation. `look` looks the question up as it stands. `plan` is one model call that answers from the
-evidence, or plans what else to look up. Each sub-question of the plan is then looked up by an action in a parallel branch.
+`recall` reads the question and the conversation, which is empty at the first question. `look` looks the question up as it
+stands. `plan` is one model call that answers from the evidence, or plans what else to look up. Each sub-question of the plan
+is then looked up by an action in a parallel branch. An action of a retriever calls `retriever.ainvoke(sub-question)`.
+If an action refuses its input, such as invalid SQL, `repair` rewrites the input once.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from langgraph_convcoa.memory import sharing
 from langgraph_convcoa.memory.evidence import RecalledAnswer, integrate, recall_answers
 from langgraph_convcoa.memory.knowledge_set import CLARIFICATION, ContextualKnowledgeSet, Round
 from langgraph_convcoa.nodes.runtime import annotate, emit, emit_status
-from langgraph_convcoa.reasoning.base import PlanRequest
+from langgraph_convcoa.reasoning.base import BrokenInput, PlanRequest, RepairRequest
 from langgraph_convcoa.reasoning.usage import node_usage
 from langgraph_convcoa.state import (
     LOOKED,
@@ -37,6 +39,7 @@ from langgraph_convcoa.state import (
     Finding,
     GraphParts,
     Plan,
+    PlannedNode,
     TurnRuntime,
     Update,
     empty_reply,
@@ -99,7 +102,7 @@ def recall(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runti
     }
 
 
-class Asked(NamedTuple):
+class TurnInput(NamedTuple):
     """The question of a turn, the id of its message (a new id if it has none), and the earlier pairs, oldest first.
 
     `removals` are the messages of abandoned turns to take out, in the form that the messages reducer reads. `asked_back` is
@@ -113,7 +116,7 @@ class Asked(NamedTuple):
     asked_back: str = ""
 
 
-def read_conversation(question: str | None, messages: Sequence[AnyMessage], abandoned: str | None = None) -> Asked:
+def read_conversation(question: str | None, messages: Sequence[AnyMessage], abandoned: str | None = None) -> TurnInput:
     """Find the question and the answered turns before it.
 
     `question` wins. Without it the last messages must be the user's; several in a row are one question. The message of an
@@ -160,28 +163,28 @@ def read_conversation(question: str | None, messages: Sequence[AnyMessage], aban
     # A question of its own, such as "Forget it. Who built the mill?", does not answer the question back.
     if question.rstrip().endswith("?") and len(words(question)) >= _FEWEST_WORDS:
         asked_back = ""
-    return Asked(clean(question).strip(), message_id, history[-_REMEMBERED_PAIRS:], removals, clean(asked_back))
+    return TurnInput(clean(question).strip(), message_id, history[-_REMEMBERED_PAIRS:], removals, clean(asked_back))
 
 
 def look(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runtime: TurnRuntime) -> Update:
     """Look the question up as it stands, in the actions that are free and fast (`looks_first`); no model call."""
     settings = parts.settings(runtime)
-    if not (requests := _requests(parts, state, settings)):
+    if not (requests := _first_requests(parts, state, settings)):
         return {}
     limits = settings.action_timeout, state["asked_message_id"], settings.max_concurrency
-    return _looked(parts, state, settings, parts.actions.look(requests, *limits))
+    return _look_update(parts, state, settings, parts.actions.look(requests, *limits))
 
 
 async def alook(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runtime: TurnRuntime) -> Update:
     """As `look`."""
     settings = parts.settings(runtime)
-    if not (requests := await asyncio.to_thread(_requests, parts, state, settings)):
+    if not (requests := await asyncio.to_thread(_first_requests, parts, state, settings)):
         return {}
     limits = settings.action_timeout, state["asked_message_id"], settings.max_concurrency
-    return await asyncio.to_thread(_looked, parts, state, settings, await parts.actions.alook(requests, *limits))
+    return await asyncio.to_thread(_look_update, parts, state, settings, await parts.actions.alook(requests, *limits))
 
 
-def _requests(parts: GraphParts, state: ConvCoAState, settings: ConvCoAContext) -> dict[str, ActionRequest]:
+def _first_requests(parts: GraphParts, state: ConvCoAState, settings: ConvCoAContext) -> dict[str, ActionRequest]:
     """The request to each action that is asked before the plan: those that need no approval and take any question.
 
     If some of them recognise the form of the question, such as "Which documents do I have?", only these are asked.
@@ -209,7 +212,7 @@ def _request(parts: GraphParts, settings: ConvCoAContext, action: str, **asked: 
     return ActionRequest(k=k, neighbours=int(has_model), settings=own, **asked)
 
 
-def _looked(parts: GraphParts, state: ConvCoAState, settings: ConvCoAContext, looks: Sequence[Look]) -> Update:
+def _look_update(parts: GraphParts, state: ConvCoAState, settings: ConvCoAContext, looks: Sequence[Look]) -> Update:
     findings = [finding(LOOKED, look.action, look.documents, look.error, depth=0, seconds=look.seconds) for look in looks]
     asked = [None if parts.actions[look.action].always_fresh else question_of(state) for look in looks]
     findings, reused = with_earlier_evidence(parts, settings, state, findings, asked)
@@ -374,26 +377,26 @@ def recall_plan(parts: GraphParts, state: ConvCoAState, made: Plan, settings: Co
 def act(parts: GraphParts, state: ActionState, config: RunnableConfig, runtime: TurnRuntime) -> Update:
     """Look one sub-question up, in a branch of its own; no model call."""
     start = time.perf_counter()
-    documents = parts.actions.run(state["action"], *_asked(parts, state, parts.settings(runtime)))
-    return _acted(state, documents, time.perf_counter() - start)
+    documents = parts.actions.run(state["action"], *_branch_request(parts, state, parts.settings(runtime)))
+    return _branch_update(state, documents, time.perf_counter() - start)
 
 
 async def aact(parts: GraphParts, state: ActionState, config: RunnableConfig, runtime: TurnRuntime) -> Update:
     """As `act`."""
     start = time.perf_counter()
-    documents = await parts.actions.arun(state["action"], *_asked(parts, state, parts.settings(runtime)))
-    return _acted(state, documents, time.perf_counter() - start)
+    documents = await parts.actions.arun(state["action"], *_branch_request(parts, state, parts.settings(runtime)))
+    return _branch_update(state, documents, time.perf_counter() - start)
 
 
 def act_failed(parts: GraphParts, state: ActionState, error: NodeError, runtime: Any = None) -> Command[Literal["verify"]]:
     """Handle the error of an action node: its reason becomes the finding of the branch, and the others go on."""
     seconds = min(max(time.time() - state["sent"], 0.0), 2 * parts.settings(runtime).action_timeout)
-    update = _acted(state, [], seconds, reason_of(error.error), repairable=isinstance(error.error, ActionInputError))
+    update = _branch_update(state, [], seconds, reason_of(error.error), repairable=isinstance(error.error, ActionInputError))
     # A handler does not follow the node's edges; without `goto`, a turn whose actions all fail would end without an answer.
     return Command(update=annotate(state, update), goto="verify")
 
 
-def _asked(parts: GraphParts, state: ActionState, settings: ConvCoAContext) -> tuple[ActionRequest, float, str, int]:
+def _branch_request(parts: GraphParts, state: ActionState, settings: ConvCoAContext) -> tuple[ActionRequest, float, str, int]:
     """The request, the time limit, the turn, and the number of actions that may run at the same time."""
     emit_status(state["index"], state, status="searching")
     names = ("question", "sub_question", "guess_answer", "action_input", "depth")
@@ -402,10 +405,54 @@ def _asked(parts: GraphParts, state: ActionState, settings: ConvCoAContext) -> t
     return request, settings.action_timeout, state["turn"], settings.max_concurrency
 
 
-def _acted(
+def _branch_update(
     state: ActionState, documents: list[Document], seconds: float, error: str = "", *, repairable: bool = False
 ) -> Update:
     index, action, depth = state["index"], state["action"], state["depth"]
     emit_status(index, state, status="failed" if error else "found", reason=error or f"{len(documents)} pieces of evidence")
     found = finding(index, action, documents, error, depth=depth, seconds=seconds, repairable=repairable)
     return {"findings": [found], "costs": {action: node_usage(seconds, retrievals=1)}}
+
+
+def repair(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runtime: TurnRuntime) -> Update:
+    """Ask the model once to rewrite the action inputs that failed. If the call fails, the sub-questions keep their failure."""
+    reasoner = parts.reasoner("repair", parts.settings(runtime))
+    try:
+        inputs = reasoner.repair(_repair_request(parts, state), config)
+    except Exception:  # noqa: BLE001 - whatever a reasoner raises
+        inputs = {}
+    return _repair_update(state, inputs)
+
+
+async def arepair(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runtime: TurnRuntime) -> Update:
+    """As `repair`."""
+    # In threads: a model may have to be built, and a description may wait for a database.
+    reasoner = await asyncio.to_thread(parts.reasoner, "repair", parts.settings(runtime))
+    try:
+        inputs = await reasoner.arepair(await asyncio.to_thread(_repair_request, parts, state), config)
+    except Exception:  # noqa: BLE001 - as above
+        inputs = {}
+    return _repair_update(state, inputs)
+
+
+def _repair_request(parts: GraphParts, state: ConvCoAState) -> RepairRequest:
+    return RepairRequest(state["plan"]["optimized_question"], broken_inputs(state), parts.actions.descriptions())
+
+
+def _repair_update(state: ConvCoAState, inputs: dict[int, str]) -> Update:
+    plan = state["plan"]
+    inputs = {item.index: cut_field(inputs[item.index]) for item in broken_inputs(state) if item.index in inputs}
+    nodes: list[PlannedNode] = [
+        {**node, "action_input": inputs.get(index, node["action_input"])} for index, node in enumerate(plan["nodes"])
+    ]
+    return {"plan": {**plan, "nodes": nodes}, "repaired": sorted(inputs)}
+
+
+def broken_inputs(state: ConvCoAState) -> list[BrokenInput]:
+    """The action inputs that the actions could not use."""
+    nodes = state["plan"]["nodes"]
+    failed = {one["index"]: one["error"] for one in state["findings"] if one["repairable"] and 0 <= one["index"] < len(nodes)}
+    return [
+        BrokenInput(index, nodes[index]["action"], nodes[index]["sub_question"], nodes[index]["action_input"], failed[index])
+        for index in sorted(failed)
+    ]
