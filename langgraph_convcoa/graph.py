@@ -27,7 +27,7 @@ from langgraph_convcoa.chain import SOLVED, ChainItem, chain_item
 from langgraph_convcoa.context import ConvCoAContext, check_approve, context_of
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.memory.conversation_memory import ConversationMemory
-from langgraph_convcoa.nodes import answer, approve, correct, plan, verify
+from langgraph_convcoa.nodes import answer, approve, plan, verify
 from langgraph_convcoa.nodes.runtime import as_node
 from langgraph_convcoa.reasoning.base import Reasoner
 from langgraph_convcoa.reasoning.chat_model import ChatModelReasoner
@@ -146,7 +146,7 @@ def build_graph(
     add("verify", verify.verify)
     if repaired:
         add("repair", plan.repair, plan.arepair)
-    add("correct", correct.correct, correct.acorrect)
+    add("correct", verify.correct, verify.acorrect)
     add("answer", answer.answer)
     add("remember", answer.remember)
     for name in names:

@@ -23,8 +23,8 @@ from langgraph_convcoa.memory import sharing
 from langgraph_convcoa.memory.evidence import remember_evidence
 from langgraph_convcoa.memory.knowledge_set import CLARIFICATION, Citation, ContextualKnowledgeSet, RoundExtra
 from langgraph_convcoa.nodes.approve import NeededText, Review, arguments, decide
-from langgraph_convcoa.nodes.correct import STANDS_IN
 from langgraph_convcoa.nodes.runtime import emit
+from langgraph_convcoa.nodes.verify import STANDS_IN
 from langgraph_convcoa.reasoning.streaming import show
 from langgraph_convcoa.reasoning.usage import NodeUsage, node_usage, total_usage
 from langgraph_convcoa.state import (
