@@ -61,7 +61,7 @@ def answer(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runti
     if clarification_of(state["plan"]):
         return _ask_back(state)
     reply = state["reply"]
-    checker = parts.checker(state, parts.settings(runtime))
+    checker = parts.checker(state, runtime.context)
     text, citations, checked, removed = finish(reply["text"], state["items"], checker, reply["confirmed"])
     if reply["error"]:
         text = f"The model did not answer ({without_marks(reply['error'])}); these are quotes.\n\n{text}"
@@ -210,7 +210,7 @@ def _quotes(claim: str, document: Document) -> list[str]:
 def remember(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runtime: TurnRuntime) -> Update:
     """Save the round; no model call."""
     start = time.perf_counter()
-    settings = parts.settings(runtime)
+    settings = runtime.context
     items, reply = state["items"], state["reply"]
     text, citations, unsupported = reply["text"], reply["citations"], reply["unsupported"]
     clarification = clarification_of(state["plan"])

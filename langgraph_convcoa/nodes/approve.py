@@ -56,7 +56,7 @@ def approve(parts: GraphParts, state: Any, config: RunnableConfig, runtime: Turn
 
 def _plan(parts: GraphParts, state: ConvCoAState, runtime: TurnRuntime) -> Update:
     """Ask about the plan. A rejection becomes the reply of the turn."""
-    settings, plan = parts.settings(runtime), state["plan"]
+    settings, plan = runtime.context, state["plan"]
     [decided] = decide([_plan_review(state, chain_type(parts.actions, settings.max_sub_questions))])
     if decided.type == "reject":
         items = [{**chain_item(**node), "status": "failed", "reason": decided.reason} for node in plan["nodes"]]

@@ -63,7 +63,7 @@ _log = logging.getLogger(__name__)
 
 def recall(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runtime: TurnRuntime) -> Update:
     """Read the question, load the relevant history and clear what an abandoned turn left; no model call."""
-    settings = parts.settings(runtime)
+    settings = runtime.context
     asked = read_conversation(state.get("question"), state.get("messages", []), state.get("asked_message_id"))
     question = question_of({"asked": asked.question, "asked_back": asked.asked_back})
     knowledge = ContextualKnowledgeSet.load(state.get("knowledge_set")).without_question_back()
@@ -168,7 +168,7 @@ def read_conversation(question: str | None, messages: Sequence[AnyMessage], aban
 
 def look(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runtime: TurnRuntime) -> Update:
     """Look the question up as it stands, in the actions that are free and fast (`looks_first`); no model call."""
-    settings = parts.settings(runtime)
+    settings = runtime.context
     if not (requests := _first_requests(parts, state, settings)):
         return {}
     limits = settings.action_timeout, state["asked_message_id"], settings.max_concurrency
@@ -177,7 +177,7 @@ def look(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runtime
 
 async def alook(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runtime: TurnRuntime) -> Update:
     """As `look`."""
-    settings = parts.settings(runtime)
+    settings = runtime.context
     if not (requests := await asyncio.to_thread(_first_requests, parts, state, settings)):
         return {}
     limits = settings.action_timeout, state["asked_message_id"], settings.max_concurrency
@@ -277,7 +277,7 @@ class _PlanCall:
 
     def __init__(self, parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runtime: TurnRuntime) -> None:
         self._parts, self._state = parts, state
-        self._settings = settings = parts.settings(runtime)
+        self._settings = settings = runtime.context
         self.reasoner = parts.reasoner("plan", settings)
         evidence, question = merge_findings(state["findings"]).documents, question_of(state)
         # The answer of this call is taken, and streamed, only if the setting allows it and it can be verified.
@@ -377,14 +377,14 @@ def recall_plan(parts: GraphParts, state: ConvCoAState, made: Plan, settings: Co
 def act(parts: GraphParts, state: ActionState, config: RunnableConfig, runtime: TurnRuntime) -> Update:
     """Look one sub-question up, in a branch of its own; no model call."""
     start = time.perf_counter()
-    documents = parts.actions.run(state["action"], *_branch_request(parts, state, parts.settings(runtime)))
+    documents = parts.actions.run(state["action"], *_branch_request(parts, state, runtime.context))
     return _branch_update(state, documents, time.perf_counter() - start)
 
 
 async def aact(parts: GraphParts, state: ActionState, config: RunnableConfig, runtime: TurnRuntime) -> Update:
     """As `act`."""
     start = time.perf_counter()
-    documents = await parts.actions.arun(state["action"], *_branch_request(parts, state, parts.settings(runtime)))
+    documents = await parts.actions.arun(state["action"], *_branch_request(parts, state, runtime.context))
     return _branch_update(state, documents, time.perf_counter() - start)
 
 
@@ -416,7 +416,7 @@ def _branch_update(
 
 def repair(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runtime: TurnRuntime) -> Update:
     """Ask the model once to rewrite the action inputs that failed. If the call fails, the sub-questions keep their failure."""
-    reasoner = parts.reasoner("repair", parts.settings(runtime))
+    reasoner = parts.reasoner("repair", runtime.context)
     try:
         inputs = reasoner.repair(_repair_request(parts, state), config)
     except Exception:  # noqa: BLE001 - whatever a reasoner raises
@@ -427,7 +427,7 @@ def repair(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runti
 async def arepair(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runtime: TurnRuntime) -> Update:
     """As `repair`."""
     # In threads: a model may have to be built, and a description may wait for a database.
-    reasoner = await asyncio.to_thread(parts.reasoner, "repair", parts.settings(runtime))
+    reasoner = await asyncio.to_thread(parts.reasoner, "repair", runtime.context)
     try:
         inputs = await reasoner.arepair(await asyncio.to_thread(_repair_request, parts, state), config)
     except Exception:  # noqa: BLE001 - as above

@@ -67,8 +67,9 @@ def as_node(
 ) -> RunnableCallable:
     """Make a node of the graph from a function and its async twin. Without a twin, the function runs in a thread.
 
-    Both are called as `work(parts, state, config, runtime)` with a config that counts model calls. The costs of the node are
-    added to its update, and its facts to the trace. If a node fails, its counter is kept until the turn is resumed.
+    Both are called as `work(parts, state, config, runtime)`. The config counts model calls, and `runtime.context` has the
+    settings of the run, or the graph's. The costs of the node are added to its update, and its facts to the trace. If a node
+    fails, its counter is kept until the turn is resumed.
     """
     counters: LRUCache[tuple[Any, str], UsageCounter] = LRUCache(_COUNTERS)
     lock = threading.Lock()
@@ -91,6 +92,7 @@ def as_node(
 
     def run(state: Any, config: RunnableConfig, runtime: TurnRuntime) -> Update:
         start, counter = time.perf_counter(), counter_of(state, config)
+        runtime = runtime.override(context=parts.settings(runtime))
         update = work(parts, state, merge_configs(config, {"callbacks": [counter]}), runtime)
         return finish(state, config, update, counter.cost(time.perf_counter() - start))
 
@@ -98,6 +100,7 @@ def as_node(
         if awork is None:
             return await asyncio.to_thread(run, state, config, runtime)
         start, counter = time.perf_counter(), counter_of(state, config)
+        runtime = runtime.override(context=parts.settings(runtime))
         update = await awork(parts, state, merge_configs(config, {"callbacks": [counter]}), runtime)
         return finish(state, config, update, counter.cost(time.perf_counter() - start))
 

@@ -54,7 +54,7 @@ _LIST_MARK = re.compile(rf"{LIST_MARK}\s+")
 
 def verify(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runtime: TurnRuntime) -> Update:
     """Judge every guess and the answer; no model call. An answer that stands becomes the reply."""
-    settings, plan = parts.settings(runtime), state["plan"]
+    settings, plan = runtime.context, state["plan"]
     update: Update = {}
     if state["depth"] == 0:
         findings, reused = _with_memory(parts, state, settings)
@@ -242,7 +242,7 @@ class _CorrectCall:
 
     def __init__(self, parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runtime: TurnRuntime) -> None:
         self._parts, self._state = parts, state
-        self.settings = settings = parts.settings(runtime)
+        self.settings = settings = runtime.context
         self._evidence, self._checker = merge_findings(state["findings"]), parts.checker(state, settings)
         plan, reply = state["plan"], state["reply"]
         direct = not plan["nodes"] and bool(state["unsolved"]) and settings.allow_draft_answer
