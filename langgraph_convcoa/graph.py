@@ -1,8 +1,22 @@
 """The graph: one conversational turn as a state machine (Pan et al. 2024b, section 3, Pan et al. 2024a, algorithm 1).
 
-To follow a question, read `build_graph` and the routers below it, then `nodes/plan.py` (recall, look, plan and the nodes of
-the actions), `reasoning/chat_model.py` (the model calls), `nodes/verify.py` with `verification/answer_check.py`,
-`nodes/correct.py` and `nodes/answer.py` (answer and remember). `state.py` has the fields of the state.
+Eight files tell what becomes of a question; read them in this order, each from top to bottom.
+
+1. This file: `build_graph` wires the nodes, and the routers below it choose the next node.
+2. `state.py`: the fields of the state. `merge_findings` numbers the evidence for prompts, checks and citations.
+3. `nodes/plan.py`: `recall` reads the question, `look` asks the retriever for it, `plan` asks the model, and `act` asks the
+   retriever for one sub-question.
+4. `reasoning/chat_model.py`: what a model is sent, and what is read from its reply.
+5. `reasoning/prompts.md`: `plan_evidence` is the prompt of the first call, `correct` that of the second.
+6. `nodes/verify.py`: `verify` judges the answer, or the guesses; `correct` asks the model for what is left open.
+7. `verification/answer_check.py`: which sentences of an answer stand, and which citations they keep.
+8. `nodes/answer.py`: `answer` numbers the citations, `remember` saves the round.
+
+One call: the model's reply is an answer, each of its sentences stands, and `after_verify` goes to `answer`. Two calls: the
+reply is a chain of two sub-questions, which are looked up in parallel; `verify` finds them unsolved, since they have no guess,
+and `after_verify` goes to `correct`, whose reply has their answers and the final answer.
+Other files change nothing here: `nodes/approve.py` (a person decides), `nodes/runtime.py` (costs and events), `memory/` (empty
+at the first question), `actions/` (calls the retriever), `context.py` (settings with their defaults).
 """
 
 from __future__ import annotations
@@ -158,8 +172,7 @@ def build_graph(
     graph.add_edge("recall", "look")
     graph.add_edge("look", "plan")
     graph.add_conditional_edges("plan", partial(after_plan, parts), [*names, "verify", "answer", "approve"])
-    destinations = [*names, "verify", "answer", "approve", "remember"]
-    graph.add_conditional_edges("approve", partial(after_approve, parts), destinations)
+    graph.add_conditional_edges("approve", partial(after_approve, parts), [*names, "verify", "remember", "answer", "approve"])
     for name in names:
         graph.add_edge(name, "verify")
     again = [*(deeper if own.uses_model else names), *(["repair"] if repaired else [])]

@@ -1,6 +1,6 @@
 """A reasoner around any LangChain chat model: one call plans or answers at once, one more corrects what is left open.
 
-`plan`, `correct` and `repair` make the messages of a call from a prompt in `prompts/`, ask the model (`client.py`), and read
+`plan`, `correct` and `repair` make the messages of a call from `prompts.md`, ask the model (`client.py`), and read
 the JSON in its reply (`parsing.py`). Evidence is numbered: [n] in a prompt and in a reply is its n-th piece.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from importlib.resources import files
@@ -62,7 +63,7 @@ class ChatModelReasoner(ModelClient, Reasoner):
     """
 
     def plan(self, request: PlanRequest, config: RunnableConfig | None = None) -> ActionChain:
-        """The chain, or the answer, in the JSON reply to a prompt `prompts/plan_*.md`."""
+        """The answer or the chain, in the reply to `plan_evidence`, or without evidence to `plan_initial` or `plan_normal`."""
         messages, schema = plan_messages(request), _plan_schema(request)
         reply = self.ask(messages, schema, config, _stream(request.gate, whole_answer=False))
         chain = read_plan(reply, request)
@@ -81,7 +82,7 @@ class ChatModelReasoner(ModelClient, Reasoner):
         return chain or _single(request)
 
     def correct(self, request: CorrectRequest, config: RunnableConfig | None = None) -> Corrected:
-        """The corrections in the reply to `correct.md`, or to `confirm.md` for failed sentences of the planner's answer."""
+        """The corrections in the reply to `correct`, or to `confirm` for refused sentences of the planner's answer."""
         numbers = shown_numbers(request)
         messages, stream = correct_messages(request, numbers), _stream(request.gate, whole_answer=True, numbers=numbers)
         return read_corrections(self.ask(messages, _schema(request), config, stream), request, numbers)
@@ -120,14 +121,17 @@ def _stream(gate: SentenceGate | None, *, whole_answer: bool, numbers: Sequence[
     return AnswerStream(gate, whole_answer=whole_answer, numbers=numbers) if gate is not None else None
 
 
-@lru_cache(maxsize=32)
-def _template(name: str) -> Template:
-    return Template(files(__package__).joinpath("prompts", f"{name}.md").read_text(encoding="utf-8"))
+@lru_cache(maxsize=1)
+def _prompts() -> dict[str, Template]:
+    """The prompts in `prompts.md` by name; each stands below its heading."""
+    text = files(__package__).joinpath("prompts.md").read_text(encoding="utf-8")
+    _, *parts = re.split(r"^# (\w+)\n\n", text, flags=re.MULTILINE)
+    return {name: Template(f"{prompt.rstrip()}\n") for name, prompt in zip(parts[::2], parts[1::2], strict=True)}
 
 
 def render(name: str, **values: str) -> str:
     """Fill a prompt: each `$name` in it is replaced by a value. Raises KeyError if a name has no value."""
-    return _template(name).substitute(values)
+    return _prompts()[name].substitute(values)
 
 
 def _message(name: str, evidence: Sequence[Excerpt] | None, **values: str) -> HumanMessage:
