@@ -11,7 +11,7 @@ from langgraph_convcoa.cli.options import named_index
 
 
 class RetrieverState(MessagesState):
-    """A chat and what was found for its last message."""
+    """A chat, and the passages found for its last message."""
 
     documents: list[Document]
 

@@ -44,10 +44,10 @@ _MOST_CHARACTERS = 200_000  # Characters of one tool result, and of one document
 
 
 class VerifiedState(AgentState[Any]):
-    """What the middleware adds to the state of an agent, in the form of the graph's output.
+    """Fields that the middleware adds to the state of an agent, in the form of the graph's output.
 
-    `citations[n - 1]` is cited as [n] in the last answer. `unsupported` holds its sentences that no evidence supports,
-    `confirmed` those that the verifier refused and the model confirmed.
+    `citations[n - 1]` is cited as [n] in the last answer. `unsupported` has the sentences that no evidence supports,
+    `confirmed` the sentences that the verifier refused and the model confirmed.
     """
 
     citations: NotRequired[Annotated[list[Citation], OmitFromInput]]
@@ -56,19 +56,19 @@ class VerifiedState(AgentState[Any]):
 
 
 class VerifiedAnswers(AgentMiddleware[VerifiedState, Any, Any]):
-    """Verifies each sentence of an agent's answers against the results of its tools, and cites them.
+    """Verifies each sentence of an agent's answers against the results of its tools, and cites these results.
 
     The evidence is all that the tools of the conversation returned: the documents of an artifact, or otherwise the text.
     Supported sentences get [n], and the message gets LangChain's citation annotations. The agent's model corrects or confirms
-    the other sentences in one more call. Those refused again are marked. With `stream_mode="messages"` each sentence appears
-    once it is verified. The verifier makes errors: the default one accepts a quarter of false claims (docs/guides/limits.md).
+    the other sentences in one more call. A sentence that is refused again is marked. With `stream_mode="messages"` each
+    sentence appears once it is verified. The default verifier accepts a quarter of false claims (docs/guides/limits.md).
 
-    Messages with tool calls, structured output, and answers without any tool result are not changed; the claims of the latter
-    are in `unsupported`. Put it last in the list, so that middleware that retries or replaces the model stays around it.
+    Messages with tool calls, structured output, and answers without any tool result are not changed. The claims of an answer
+    without tool results are in `unsupported`. Put this middleware after any other that retries or replaces the model.
 
     Args:
         verifier: As in `build_graph`.
-        threshold: T; the verifier's own by default.
+        threshold: Threshold T for the verifier's score; the verifier's own by default.
         corrections: Calls of the model for an answer, 0 to 2.
         evidence: Names of the tools whose results are evidence; all tools by default.
         on_unsupported: "correct" asks the model; "mark" makes no call; "drop" removes the sentences that no evidence supports.
@@ -176,7 +176,7 @@ def convcoa_tool(
 
 
 def _told(output: Mapping[str, Any]) -> tuple[str, list[Document]]:
-    """The output of a turn as the text of a tool, and what it cites as documents."""
+    """The output of a turn as the text of a tool, and its citations as documents."""
     lines = [output["answer"], *(f"Not verified: {sentence}" for sentence in output["unsupported"])]
     lines += [f"[{n}] {one['source']}: {one['quote']}" for n, one in enumerate(output["citations"], 1)]
     cited = [Document(one["quote"], id=one["id"], metadata={"source": one["source"]}) for one in output["citations"]]
@@ -187,7 +187,7 @@ class _Answer:
     """One reply of an agent's model, from the request to the verified message."""
 
     def __init__(self, settings: VerifiedAnswers, request: ModelRequest[Any]) -> None:
-        self.request = request  # For a streamed run its model hides the reply, which is shown sentence by sentence.
+        self.request = request  # In a streamed run, the request's model hides the reply, and the gate shows sentences.
         self.failure = ""  # Why the model gave no corrections.
         self._settings = settings
         turns = history_pairs(request.messages)
@@ -247,7 +247,7 @@ class _Answer:
         self._draft = self._checker.check(text, self._confirmed)
 
     def finish(self, response: ModelResponse[Any]) -> ExtendedModelResponse[Any]:
-        """The response with the verified message, and what it adds to the state."""
+        """The response with the verified message, and its update of the state."""
         message = cast("AIMessage", response.result[-1])
         unsupported = [sentence.plain for sentence in self._draft if not sentence.stands]
         citations: list[Citation] = []
@@ -272,7 +272,7 @@ class _Answer:
                 refused.append((start, len(text) + len(shown)))
             text += shown
         gate = self._gate
-        # What was shown already stays.
+        # Text that was already shown stays.
         text = (text + marks.close()).strip() or f"{gate.shown if gate else ''}\n\n{NOTHING_FOUND}".strip()
         citations = [citation_of(self._documents[index], index + 1, self._draft) for index in marks.cited]
         titles = {str(document.id): str(document.metadata.get("title") or "") for document in self._documents}
@@ -294,7 +294,7 @@ class _Answer:
 
 
 def _updated(response: ModelResponse[Any], **values: list[Any]) -> ExtendedModelResponse[Any]:
-    """The response with values of `VerifiedState`. The others become empty, so that nothing is left of an earlier answer."""
+    """The response with values of `VerifiedState`. The other fields become empty, as they belong to an earlier answer."""
     return ExtendedModelResponse(response, Command(update={"citations": [], "unsupported": [], "confirmed": []} | values))
 
 
@@ -345,7 +345,7 @@ def _documents_in(artifact: Any, depth: int = 0) -> Iterator[Document]:
         id_, metadata = artifact.get("id"), artifact.get("metadata")
         kept = dict(metadata) if isinstance(metadata, Mapping) else {}
         yield Document(artifact["page_content"], id=None if id_ is None else str(id_), metadata=kept)
-    elif isinstance(artifact, list | tuple | Mapping) and depth < 3:  # Deeper ones are not searched.
+    elif isinstance(artifact, list | tuple | Mapping) and depth < 3:  # Deeper nesting is not searched.
         for value in artifact.values() if isinstance(artifact, Mapping) else artifact:
             yield from _documents_in(value, depth + 1)
 

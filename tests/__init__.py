@@ -1,4 +1,4 @@
-"""The tests, in the rooms of the package."""
+"""Tests, in the same folders as the package."""
 
 from __future__ import annotations
 
@@ -6,6 +6,6 @@ import os
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-"""The repository."""
+"""Folder of the repository."""
 SHARED = Path(os.environ.get("CONVCOA_SHARED") or ROOT.parent / "shared")
-"""Evaluation data that is not part of the repository; tests that use it are skipped without it."""
+"""Folder of evaluation data outside the repository. Tests that need missing data are skipped."""

@@ -1,4 +1,4 @@
-"""Bounds of tests: waits that end, so that a test that waits for what never comes fails; and what a process held at most."""
+"""Time limits of waits, so that a test fails instead of waiting forever; processes and their memory use."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from typing import Any
 from tests import ROOT
 
 SECONDS = 300
-"""Far above what a step takes on a busy machine."""
+"""Time limit, far above the time of any step on a busy machine."""
 
 
 def kilobytes(line: str, process: int | str = "self") -> float:
-    """What the system tells of a process: `VmHWM` is the most that it held, `VmRSS` what it holds.
+    """The memory of a process in kB: `VmHWM` is the maximum so far, `VmRSS` the current value.
 
-    Not `ru_maxrss`, which counts what the process that started this one held: a worker of the tests holds a gigabyte.
+    `ru_maxrss` would count the memory of the parent process too; a worker of the tests has a gigabyte.
     """
     status = dict(row.split(":", 1) for row in Path(f"/proc/{process}/status").read_text().splitlines())
     return float(status[line].split()[0])
 
 
 def wait_until(there: Callable[[], object], what: str, seconds: float = SECONDS) -> None:
-    """Wait for something that another thread or process does."""
+    """Wait until `there()` is true; another thread or process makes it true."""
     end = time.monotonic() + seconds
     while not there():
         assert time.monotonic() < end, f"{what}: not within {seconds} s"
@@ -38,7 +38,7 @@ def wait_until(there: Callable[[], object], what: str, seconds: float = SECONDS)
 
 
 def joined(threads: Sequence[threading.Thread], seconds: float = SECONDS) -> None:
-    """Wait for the end of threads, which are to be daemons, or they would keep the test process from ending."""
+    """Wait for threads to end. Make them daemons; other threads would keep the test process from ending."""
     end = time.monotonic() + seconds
     for thread in threads:
         thread.join(max(0.0, end - time.monotonic()))
@@ -46,7 +46,7 @@ def joined(threads: Sequence[threading.Thread], seconds: float = SECONDS) -> Non
 
 
 def run_in_threads(calls: Iterable[Callable[[], object]]) -> None:
-    """Run each call in a thread of its own, to the end of all."""
+    """Run each call in its own thread, and wait for all."""
     threads = [threading.Thread(target=call, daemon=True) for call in calls]
     for thread in threads:
         thread.start()
@@ -54,7 +54,7 @@ def run_in_threads(calls: Iterable[Callable[[], object]]) -> None:
 
 
 def run_python(*arguments: object, seconds: float = 2 * SECONDS, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run Python with these arguments in the folder of the repository, to an end without an error; with what it printed."""
+    """Run Python with these arguments in the repository's folder; returns the output. The exit code must be 0."""
     command = [sys.executable, *map(str, arguments)]
     variables = {**os.environ, "OMP_NUM_THREADS": "1", **environment}
     done = subprocess.run(command, cwd=ROOT, env=variables, capture_output=True, text=True, timeout=seconds, check=False)
@@ -64,9 +64,9 @@ def run_python(*arguments: object, seconds: float = 2 * SECONDS, **environment: 
 
 @contextmanager
 def started(command: Sequence[str], seconds: float = 2 * SECONDS, **options: Any) -> Iterator[subprocess.Popen[Any]]:
-    """A process for a block, killed at the block's end with all that it started.
+    """Run a process during a `with` block; at the end it is killed with its children.
 
-    It is killed too when it lasts longer than `seconds`, so that reading what it prints ends.
+    It is also killed after `seconds`, so that reading its output ends.
     """
     with subprocess.Popen(command, start_new_session=True, **options) as process:
 

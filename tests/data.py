@@ -1,4 +1,4 @@
-"""Data sets as files: rows in the format that a file's name says; and a PDF."""
+"""Writes data sets to files, in the format that a file's name gives, and makes PDFs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from langgraph_convcoa.datasets.queries import Query
 
 
 def write_rows(path: Path, rows: Any) -> Path:
-    """Write a text, JSON lines (`.jsonl`; a text is a line) or one JSON value, gzipped for `.gz`; returns the path."""
+    """Write rows: a text, JSON lines (`.jsonl`; a string is a line) or one JSON value; gzipped for `.gz`. Returns the path."""
     path.parent.mkdir(parents=True, exist_ok=True)
     text = rows if isinstance(rows, str) else "" if ".jsonl" in path.name else json.dumps(rows)
     if not text:
@@ -40,7 +40,7 @@ def _passage_row(passage: Document) -> dict[str, Any]:
 
 
 def pdf_bytes(*pages: str) -> bytes:
-    """A PDF with one line of text a page."""
+    """A PDF with one line of text on each page."""
     objects = [b"<< /Type /Catalog /Pages 2 0 R >>", b"", b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>"]
     kids = []
     for text in pages:

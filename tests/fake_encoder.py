@@ -1,4 +1,4 @@
-"""A fast encoder that counts words, and the command line with it: `python -m tests.fake_encoder ask ...`."""
+"""A fast encoder that counts words. `python -m tests.fake_encoder ask ...` runs the command line with it."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class WordEncoder(Encoder):
 
 
 class CountingEncoder(WordEncoder):
-    """Keeps each batch of queries, and fails while it is broken."""
+    """Keep each batch of queries in `asked`; raise an error while `broken` is True."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -23,7 +23,7 @@ from langgraph_convcoa.nodes.approve import Decided, Review, decide
 from langgraph_convcoa.verification.verifier import LexicalVerifier
 
 WORDS = LexicalVerifier(0.4)
-"""A verifier whose verdicts a reader of a test can tell: shared words."""
+"""A verifier that compares words, so that a reader of a test can see its verdicts."""
 
 FACTS = {
     "hopfield-1982": "John Hopfield described the Hopfield network in 1982. "
@@ -47,7 +47,7 @@ def plan(*nodes: dict[str, Any], final: str = "", optimized: str = "optimized?")
 
 
 def direct(answer: str, optimized: str = "optimized?") -> str:
-    """The reply of a planner that answers from the evidence at once."""
+    """A planner's reply that answers from the evidence at once."""
     return plan(final=answer, optimized=optimized)
 
 
@@ -55,12 +55,12 @@ VAGUE, BACK = "When was it described or introduced?", "Do you mean the Hopfield 
 
 
 def asking(clarification: str = BACK, **more: Any) -> str:
-    """The reply of a planner that asks the user back, such as about `VAGUE`."""
+    """A planner's reply that asks the user a question back, for example after the question `VAGUE`."""
     return json.dumps({**json.loads(direct("")), "clarification": clarification, **more})
 
 
 def corrections(*answers: str, supported: bool = True, final: str = "", first: int = 1) -> str:
-    """The reply that settles what is open: answers numbered from `first`, each supported by [1], and the final answer."""
+    """The reply to a correction prompt: answers numbered from `first`, each supported by [1], and the final answer."""
     status = "supported" if supported else "none"
     entries = [{"index": n, "answer": a, "evidence": [1], "status": status} for n, a in enumerate(answers, first)]
     return json.dumps({"answers": entries, "final_answer": final})
@@ -77,7 +77,7 @@ def chain_item(
 async def turn(
     graph: Any, inputs: Any, config: Any = None, *, asynchronous: bool = False, streamed: bool = False, **more: Any
 ) -> dict[str, Any]:
-    """The output of a turn by one of four ways; a streamed answer must be what was shown."""
+    """Run a turn, plain or asynchronous, streamed or not; the streamed text must equal the answer."""
     if isinstance(inputs, str):
         inputs = {"question": inputs}
     if not streamed:
@@ -93,7 +93,7 @@ async def turn(
 
 
 def decided_by(response: Any, reviews: Sequence[Review]) -> list[Decided]:
-    """What the graph reads from a response to an interrupt for some reviews."""
+    """The decisions that the graph reads from a person's response to the interrupt for these reviews."""
 
     def respond(value: Any, response_schema: type[BaseModel]) -> Any:
         return response_schema.model_validate(response)
@@ -137,9 +137,9 @@ class KeywordRetriever(BaseRetriever):
 
 
 class ScriptedModel(BaseChatModel):
-    """Replies in order from a list, or by a function of the prompt; streams in small pieces.
+    """A chat model with replies from a list, in order, or from a function of the prompt; streams in small pieces.
 
-    A reply is a text, a message with calls of tools, or an error to raise.
+    A reply is a text, a message with tool calls, or an error to raise.
     """
 
     replies: list[Any] = Field(default_factory=list)
@@ -155,7 +155,7 @@ class ScriptedModel(BaseChatModel):
         return "scripted"
 
     def bind_tools(self, tools: Sequence[Any], **kwargs: Any) -> ScriptedModel:
-        """The model itself: its replies may be messages with calls of the tools."""
+        """Return the model itself; its replies may be messages with tool calls."""
         return self
 
     def _next(self, messages: list[BaseMessage]) -> Any:
@@ -199,7 +199,7 @@ class ScriptedModel(BaseChatModel):
 
 
 class WaitingAction:
-    """An action that waits, then finds one document; or raises."""
+    """An action that waits, then returns one document or raises `error`."""
 
     def __init__(self, name: str, seconds: float = 0.0, error: Exception | None = None, deepens: bool = False) -> None:
         self.name = name
@@ -228,7 +228,7 @@ class WaitingAction:
 
 
 class WebAction(WaitingAction):
-    """Finds what it is to find in a deeper look only."""
+    """Finds its text `deeper` only in a deeper look-up."""
 
     def __init__(self, name: str, deeper: str) -> None:
         super().__init__(name, deepens=True)

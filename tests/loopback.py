@@ -1,4 +1,4 @@
-"""A server of HTTP on loopback, in threads of the test's process."""
+"""An HTTP server on loopback, in threads of the test's process."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from tests.bounds import SECONDS
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
-    # The default of five drops connections that come at once, which are then tried again after a second.
+    # The default of five drops simultaneous connections, which clients try again after a second.
     request_queue_size = 128
 
 
 class Loopback:
-    """Answers each request by `_answer`; as a context manager it stops itself."""
+    """A server that answers each request with `_answer`; it stops at the end of its `with` block."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

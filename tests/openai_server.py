@@ -1,4 +1,4 @@
-"""A chat-completions server on loopback in the OpenAI wire format, which answers from a script and keeps what it was asked."""
+"""A chat-completions server on loopback in the OpenAI wire format. It answers from a script and keeps the requests."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.loopback import Loopback
 
 @dataclass
 class Reply:
-    """One reply: a text, or a failure by status."""
+    """One reply: a text, or a failure if `status` is not 200."""
 
     text: str = ""
     status: int = 200
@@ -33,9 +33,9 @@ Script = Callable[[dict[str, Any]], "Reply | str"]
 
 
 class OpenAIServer(Loopback):
-    """Serves `script(request body) -> Reply`; as a context manager it stops itself, and drops what it still delays.
+    """Serves `script(request body) -> Reply`. At the end of its `with` block it stops, and drops delayed replies.
 
-    A stream's events hold `piece` characters each; reading one takes the client a millisecond.
+    Each event of a stream holds `piece` characters; a client takes a millisecond to read an event.
     """
 
     def __init__(self, script: Script | list[Reply | str], piece: int = 3) -> None:
@@ -97,7 +97,7 @@ class OpenAIServer(Loopback):
         head["object"] = "chat.completion.chunk"
         pieces = [reply.text[i : i + self._piece] for i in range(0, len(reply.text), self._piece)]
         for number, piece in enumerate(pieces):
-            # The role comes once: openai's client joins what is said twice.
+            # Send the role once: openai's client would join repeated values.
             delta = {"content": piece} if number else {"role": "assistant", "content": piece}
             self._event(handler, {**head, "choices": [{"index": 0, "delta": delta}]})
         self._event(handler, {**head, "choices": [{"index": 0, "delta": {}, "finish_reason": reply.finish_reason}]})
@@ -121,7 +121,7 @@ class OpenAIServer(Loopback):
 
 
 def chat_model(base_url: str, name: str = "a", **settings: Any) -> ChatOpenAI:
-    """A client of a server, which asks once."""
+    """A client of a server; it does not retry."""
     return ChatOpenAI(model=name, base_url=base_url, **{"api_key": "x", "max_retries": 0, "timeout": SECONDS, **settings})
 
 
@@ -131,8 +131,8 @@ def prompt_of(body: dict[str, Any]) -> str:
 
 
 def kind_of(body: dict[str, Any]) -> str:
-    """Which of the library's prompts a request holds: a plan over evidence, or the papers' first or later one; correct,
-    confirm or repair.
+    """The library's prompt in a request: `plan` (over evidence), `plan_initial` or `plan_normal` (the papers' first or later
+    plan), `correct`, `confirm` or `repair`.
     """
     text = prompt_of(body)
     if "could not be read as JSON" in text:

@@ -1,7 +1,7 @@
-"""Runs scripts of the documentation, each in a process of its own with everything imported: `python -m tests.pages`.
+"""Runs scripts of the documentation, each in its own forked process with all imports made: `python -m tests.pages`.
 
-For each line on standard input, a JSON object of the arguments of `run`, a process is forked that runs `argv` as `python argv`
-would, and its exit code is printed. So the imports, which take seconds, are paid once.
+Each line of standard input is a JSON object with the arguments of `run`. For each line a process is forked that works like
+`python argv`; its exit code is printed. The imports take seconds, but are made only once.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from tests.bounds import SECONDS
 
 
 def run(argv: list[str], folder: str, environment: dict[str, str]) -> int:
-    """Run a script, or a module after `-m`, in a folder; what it prints is in the files `out` and `err` there."""
+    """Run a script, or a module after `-m`, in a folder; its output goes to the files `out` and `err` there."""
     os.chdir(folder)
     for name, number in (("out", 1), ("err", 2)):
         os.dup2(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    # The one that this process was asked through has been read from.
+    # The old object may hold buffered requests of the parent process.
     sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115 - for as long as the script runs
     os.environ.update(environment)
-    # After these a script ends, and what its threads are at stands on its standard error.
+    # After this time the script ends, with the tracebacks of its threads on standard error.
     faulthandler.dump_traceback_later(2 * SECONDS, exit=True)
     try:
         if argv[0] == "-m":
@@ -39,21 +39,21 @@ def run(argv: list[str], folder: str, environment: dict[str, str]) -> int:
             runpy.run_path(argv[0], run_name="__main__")
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(end.code is not None)
-    except BaseException:  # noqa: BLE001 - whatever ended the script is to be read
+    except BaseException:  # noqa: BLE001 - the cause of the script's end is printed
         traceback.print_exc()
         return 1
     return 0
 
 
 def main() -> None:
-    """Import, then run what is asked for."""
+    """Import the libraries, then run the requested scripts."""
     import langchain_openai  # noqa: F401
     import langgraph.checkpoint.sqlite  # noqa: F401
     import sentence_transformers  # noqa: F401
 
     import langgraph_convcoa.graph  # noqa: F401
 
-    # Of all threads only this one goes on in a forked process.
+    # Only this thread continues in a forked process, so there must be no other.
     assert threading.active_count() == 1, threading.enumerate()
     print("ready", flush=True)
     for line in sys.stdin:

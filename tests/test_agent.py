@@ -55,7 +55,7 @@ def agent(*replies: Any, tools: Any = (search,), middleware: Any = (), **setting
 
 
 def threaded(*replies: Any, **settings: Any) -> Any:
-    """Asks an agent whose turns are of one thread."""
+    """Make a function that asks an agent; all its turns are in one thread."""
     verified = VerifiedAnswers(verifier=WORDS, **settings)
     model = ScriptedModel(replies=list(replies))
     graph = create_agent(model, tools=[search], middleware=[verified], checkpointer=InMemorySaver())

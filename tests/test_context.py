@@ -55,7 +55,7 @@ def test_the_action_has_settings_of_its_own() -> None:
 
 
 class Prices:
-    """An action of a user's own, with settings."""
+    """A user's action with settings."""
 
     class Settings(BaseModel):
         model_config = ConfigDict(extra="forbid")

@@ -1,4 +1,4 @@
-"""The files in `deploy/` name what there is: options of the commands, variables, extras and files."""
+"""The files in `deploy/` name existing options, variables, extras and files."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_the_workers_command_is_one_that_convcoa_takes() -> None:
     name, serve, rest = group.resolve_command(context, words)
     given = serve.make_context(name, list(rest), parent=context).params
     assert (name, given["host"], given["index"]) == ("serve", "0.0.0.0", None)
-    # Passages and conversations are in the one database.
+    # Passages and conversations are in the same database.
     pytest.importorskip("psycopg")
     environment = COMPOSE["services"]["worker"]["environment"]
     assert "'documents' in PostgreSQL at database" in open_engine(environment["CONVCOA_INDEX"]).name

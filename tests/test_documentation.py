@@ -1,4 +1,4 @@
-"""What the README and the documentation show runs: the Python of a page in its order, its commands over the demonstration."""
+"""The examples of the README and the documentation run: the Python of a page in order, the commands over the demonstration."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def name(page: Path) -> str:
 
 
 class Pages:
-    """Runs Python in processes of its own, forked from one that has everything imported."""
+    """Runs Python in processes forked from a process that has imported everything (`tests.pages`)."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.process = process
@@ -43,7 +43,7 @@ class Pages:
         return str(self.process.stdout.readline()).strip()
 
     def run(self, argv: list[str], folder: Path, environment: dict[str, str]) -> str:
-        """What a run to its good end prints."""
+        """Run a script, which must succeed; returns its output."""
         assert self.process.stdin is not None
         asked = {"argv": argv, "folder": str(folder), "environment": environment}
         self.process.stdin.write(json.dumps(asked) + "\n")
@@ -52,7 +52,7 @@ class Pages:
         return (folder / "out").read_text(encoding="utf-8")
 
     def session(self, page: Path, folder: Path) -> str:
-        """What the Python of a page prints; what it says of single lines must be right."""
+        """Run the Python of a page; returns its output. The comments behind `print` must be true."""
         script = folder / "page.py"
         script.write_text("\n".join(blocks(page, "python")), encoding="utf-8")
         printed = self.run([str(script)], folder, {})

@@ -1,4 +1,4 @@
-"""A turn of the graph with scripted models: how many calls it takes, what it says of every guess, what it keeps."""
+"""Turns of the graph with scripted models: number of calls, verdicts on the guesses, and the saved state."""
 
 from __future__ import annotations
 
@@ -344,7 +344,7 @@ async def test_actions_run_side_by_side_within_the_bound(asynchronous: bool) -> 
     action = WaitingAction("wait", seconds=0.05)
     chain = plan(*(node(f"q{n}?", "Fact wait.", action="wait") for n in range(6)))
     for bound in (2, 6):
-        # None ends before so many have run at once.
+        # No look-up ends before `bound` look-ups have run at once.
         action.most_running, action.least_running = 0, bound
         graph = compiled(ScriptedModel(replies=[chain, "a"]), retriever=None, actions=[action])
         await turn(graph, "q?", asynchronous=asynchronous, context=ConvCoAContext(max_concurrency=bound))

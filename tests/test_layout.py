@@ -1,4 +1,4 @@
-"""The layout of the package: few entries in every folder, so that a reader finds a room by its name."""
+"""The layout of the package: few entries in each folder, so that readers find files by name."""
 
 from __future__ import annotations
 

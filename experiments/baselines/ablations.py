@@ -63,7 +63,7 @@ class UnfilledReasoner(_PartialReasoner):
 
 
 def without_verification(kit: Kit, name: str) -> Answerer:
-    """Our method, every guess kept unchecked (Pan et al. 2024a, table 2). Missing guesses are filled. 1 or 2 calls."""
+    """Our method with every guess kept unchecked (Pan et al. 2024a, table 2). Missing guesses are filled. 1 or 2 calls."""
     settings = {"look_first": False, "threshold": 0.0, "allow_draft_answer": False, "max_corrections": 1}
     method = make_ours(kit, name, settings=settings, reasoner=lambda kit: UncheckedReasoner(kit.chat_model()))
 
@@ -96,7 +96,7 @@ def _ablation(description: str, settings: Mapping[str, Any], **more: Any) -> Met
 
 ABLATIONS: Mapping[str, Method] = MappingProxyType(
     {
-        # No alignment detection (Pan et al. 2024b, table 4): no guess is compared, each is answered again; 2 calls.
+        # No alignment detection (Pan et al. 2024b, table 4): every guess is replaced by a new answer; 2 calls.
         "ours-without-alignment": _ablation(
             "ours, every guess answered again from the evidence",
             {"look_first": False, "threshold": 1.0, "max_corrections": 1},

@@ -31,8 +31,8 @@ async def self_ask(asking: Asking) -> Outcome:
     """Self-ask with search (Press et al. 2022, section 3): n + 1 model calls for n follow-up questions.
 
     The loop is that of the released code. Whole retrieved passages replace a search engine's answer box, as in other
-    reproductions over a corpus. A reply with neither a follow-up question nor a final answer is malformed. One more call asks
-    for the final answer then, and also after the kit's `max_steps`.
+    reproductions over a corpus. A reply with neither a follow-up question nor a final answer is malformed. After such a
+    reply, and after the kit's `max_steps`, one more call asks for the final answer.
     """
     worked = WORKED[0]
     steps = "\n".join(
@@ -59,7 +59,7 @@ async def dsp(asking: Asking) -> Outcome:
 
     The multi-hop program of the authors' introduction (`multihop_QA_v1`): two hops, each with a rationale and a query, then a
     prediction with a chain of thought over the passages of both; without demonstrations. A reply without its last field is
-    malformed, and its last line is the query or the answer. For an empty query the question is searched for.
+    malformed, and its last line is the query or the answer. If the query is empty, the question is searched for.
     """
     found: dict[str, Document] = {}
 

@@ -45,7 +45,7 @@ async def chain_of_thought(asking: Asking) -> Outcome:
 async def self_consistency(asking: Asking) -> Outcome:
     """Self-consistency (Wang et al. 2022, section 2): the most frequent answer of chains of thought; 1 call a sample.
 
-    A chain without "the answer is" is malformed and has no vote. If all are, the last line of the first chain is the answer.
+    A chain without "the answer is" is malformed and has no vote. If all chains are, the last line of the first one counts.
     """
     replies = await samples(asking, _thought_prompt(asking))
     answers = [found for found in map(short_answer, replies) if found is not None]
@@ -82,7 +82,7 @@ async def tree_of_thoughts(asking: Asking) -> Outcome:
 
 
 def majority(answers: list[str]) -> str:
-    """The most frequent answer, in its first wording; the first one of several; "" if there are no answers."""
+    """The most frequent answer in its first wording (the first, if several are equally frequent); "" without answers."""
     votes = Counter(map(_plain, answers))
     return max(answers, key=lambda answer: votes[_plain(answer)], default="")
 

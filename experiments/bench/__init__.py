@@ -1,1 +1,1 @@
-"""Benchmarks of encoding, questions, training, and an engine against the exact search."""
+"""Benchmarks of encoding, of questions, and of an engine against the exact search."""

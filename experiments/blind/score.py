@@ -32,10 +32,10 @@ class Judgement:
 
     judge: str
     sheets: str  # the folder
-    id: str  # of the question
+    id: str  # id of the question
     conversation: str
     method: str
-    place: int  # of the answer in its item, from 0
+    place: int  # place of the answer in its item, from 0
     marks: Marks
     rank: int
 

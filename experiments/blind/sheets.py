@@ -1,7 +1,7 @@
 """Blind sheets: a run's answers for people to judge, without the methods' names.
 
 Each judge gets a folder with a sheet, in a random order of items and answers, and a table to fill in. The table has marks on
-the criteria of `metrics.judge`, the rank of each answer within its item, and a reason.
+the judge's `CRITERIA`, the rank of each answer within its item, and a reason.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Sheets:
     folder: Path
     methods: tuple[str, ...]
     items: int
-    left_out: int  # questions without an answer of some method
+    left_out: int  # questions that only some of the methods answered
 
 
 def make_sheets(

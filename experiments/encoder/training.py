@@ -40,7 +40,7 @@ def train_pairs(
     negatives, without its other gold passages.
 
     Raises:
-        InputError: No question of the data has a passage in it.
+        InputError: No question has a gold passage in the data.
         RetrievalError: The encoder cannot be loaded, trained or saved.
     """
     texts = {str(document.id): pattern_text(document) for document in dataset.corpus}

@@ -61,7 +61,7 @@ class ReferenceModel(BaseChatModel):
 
 
 def _tokens(text: str) -> list[str]:
-    """The tokens of OpenAI's o200k_base; without its file, which is downloaded, runs of six letters and single signs."""
+    """Tokens of OpenAI's o200k_base. If its file cannot be downloaded: runs of up to six letters, and single signs."""
     try:
         encoding = tiktoken.get_encoding("o200k_base")
     except OSError:

@@ -76,7 +76,7 @@ class ReaderTokenizer:
         return found["input_ids"], found["offset_mapping"]
 
     def _pieces(self, question: str, documents: Sequence[Document], history: History, holds: str) -> list[str]:
-        """Title and chosen sentences of each document that has any."""
+        """The title and the chosen sentences of each document that has chosen sentences."""
         if not documents:
             return []
         ranked = rank_sentences(make_query(question, history), documents)

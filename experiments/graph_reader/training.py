@@ -24,14 +24,14 @@ _RATES = {"graph": 2.0}
 
 @dataclass(frozen=True)
 class ReaderExample:
-    """A question with its passages and its answer; a passage contains the answer unless it is yes or no."""
+    """A question with its passages and its answer; a passage contains the answer, unless the answer is yes or no."""
 
     query: Query
     documents: tuple[Document, ...]
     answer: str
 
     def text(self, tokenizer: ReaderTokenizer, *, target: bool) -> ReaderText:
-        """The text to read, with the sentence that contains the answer; with the answer itself for training."""
+        """The text to read, with the sentence that contains the answer. `target` adds the answer, for training."""
         holds = "" if self.answer.lower() in YES_NO else self.answer
         answer = self.answer if target else None
         return tokenizer.text(self.query.question, self.documents, self.query.history, answer=answer, holds=holds)

@@ -57,7 +57,7 @@ class _Told:
 
 
 class _InstantModel(SimpleChatModel):
-    """A model that gives the right answer at once. `told`, set before each turn, holds it.
+    """A model that gives the right answer at once. `told` holds the answer; it is set before each turn.
 
     It plans one sub-question without a guess, whatever was found. Then it answers the sub-question and the question with the
     known answer, and cites one passage.

@@ -25,7 +25,7 @@ from langgraph_convcoa.retrieval.encoders.embeddings import as_encoder
 from langgraph_convcoa.retrieval.progress import Progress, track
 
 PARTS = ("costs", "mentions", "recall")
-"""Cost of a long conversation round by round; recall@5 of an early round; precision and recall of recalled answers."""
+"""They measure cost of a long conversation by round; recall@5 of an early round; precision and recall of recalled answers."""
 _SHOWN = (10, 30, 50, 70, 95)
 _FIELDS = ("prompt_tokens", "seconds", "state_kb")
 _ROUNDS, _LATEST, _K = 59, 40, 5
@@ -144,7 +144,7 @@ def evaluate_mentions(
 ) -> list[MentionRow]:
     """Find the round of a question from another wording of the question, 20 to 59 rounds later.
 
-    A probe is the rewrite of a question that differs from it; the early mention is the question as it was put, with its answer
+    A probe is a rewrite that differs from its question. The early mention is the question as it was put, with its answer
     and without the rewrite. Conversations are made of whole dialogs. The weights of the history memory were chosen on
     half of the same dialogs, joined in another order, so that some of them are in the "report" half too.
 

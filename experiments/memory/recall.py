@@ -107,7 +107,7 @@ def make_pairs(datasets: Sequence[Dataset], per_kind: int, seed: int) -> list[Pa
 
     The same: a question that stands alone and its rewrite, if numbers and half of the content words are the same and the
     rewrite has no more content words ("rewrite"); a real question that stands alone, and the same rephrased by a rule
-    ("rephrased"); two questions about one passage as above with the same answer, though they may differ ("passage").
+    ("rephrased"); two such questions about one passage with the same answer, which may ask different things ("passage").
     """
     rng = random.Random(seed)
     alone = list(dict.fromkeys(question for dataset in datasets for question in _standing_alone(dataset)))

@@ -30,7 +30,7 @@ def similar_turns(encoder: Encoder, queries: Sequence[Query], least: float = LEA
 
 
 def turn_likeness(encoder: Encoder, queries: Sequence[Query]) -> list[tuple[list[str], list[float]]]:
-    """The earlier turns of each question as they are encoded, oldest first, and their cosines to it."""
+    """The earlier turns of each question as they are encoded, oldest first, and their cosines to the question."""
     turns = [[text for text in map(turn_text, query.history) if text] for query in queries]
     vectors = encoder.encode_queries([query.question for query in queries] + [text for texts in turns for text in texts])
     questions, parts = vectors[: len(queries)], iter(vectors[len(queries) :])

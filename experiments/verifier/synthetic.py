@@ -477,7 +477,7 @@ def _opposites(text: str, rng: random.Random) -> list[_Edit]:
 
 
 def _other_subjects(text: str, found: Sequence[str], rng: random.Random) -> list[_Edit]:
-    """The subject of the sentence with the predicate of another one."""
+    """The subject of the sentence with the predicate of another sentence."""
     other = rng.choice(found)
     if other == text:
         return []

@@ -18,7 +18,7 @@ from langgraph_convcoa.errors import InputError
 class ActionInputError(InputError):
     """An action cannot use the `action_input` that the planner wrote; the message says why.
 
-    If the action `repairs`, the graph asks the model for another input: once a turn, for all refused inputs together.
+    If the action `repairs`, the graph asks the model to rewrite the input. One call a turn covers all refused inputs.
     """
 
 
@@ -33,7 +33,7 @@ class ActionRequest:
     history: tuple[tuple[str, str], ...] = ()  #: Earlier pairs of question and answer, oldest first.
     k: int = 5  #: Number of pieces of evidence.
     neighbours: int = 0  #: Number of parts of the same document on either side of each piece.
-    depth: int = 1  #: 1 for the first look, 2 for the deeper one (only if the action `deepens`).
+    depth: int = 1  #: 1 for the first look-up, 2 for the deeper look-up (only if the action `deepens`).
     #: The run's settings of this action: the fields of `ConvCoAContext.<name of the action>` that are set.
     settings: Mapping[str, Any] = field(default_factory=dict)
 
@@ -78,8 +78,8 @@ class BaseAction(ABC):
     name: str
     description: Any  # A text, or a method that returns a text.
     settings: type[BaseModel] | None = None
-    """Model of the run-time settings: a field of the run's `ConvCoAContext` under the action's name. The graph reads
-    its fields `k` and `use_history`."""
+    """Class of the action's run-time settings. The run's `ConvCoAContext` has them in a field with the action's name. The
+    graph reads the settings `k` and `use_history`."""
     looks_first: bool = False
     """Ask this action about the whole question before the plan. Set it if a look-up is free and takes less than a second."""
     deepens: bool = False  # Ask this action again, with depth 2, if its evidence supports no answer.

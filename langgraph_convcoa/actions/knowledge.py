@@ -41,7 +41,7 @@ class KnowledgeRetrievalSettings(BaseModel):
 class KnowledgeRetrieval(BaseAction):
     """Searches a retriever for the sub-question and the planner's guess.
 
-    A `HopfieldRetriever` searches a sub-question that is not self-contained with the state of the conversation. Any other
+    If a sub-question is not self-contained, a `HopfieldRetriever` also searches with the state of the conversation. Any other
     retriever or chain gets the previous question in front of the sub-question.
 
     Args:
@@ -50,7 +50,7 @@ class KnowledgeRetrieval(BaseAction):
         description: What the documents are about, for the planner.
 
     Raises:
-        InputError: `retriever` is no Runnable. Later, from `retrieve`: it takes no question or returns no documents.
+        InputError: `retriever` is no Runnable. Later, from `retrieve`: a chain fails on a question, or no documents come back.
 
     Example:
         >>> import asyncio
@@ -86,7 +86,7 @@ class KnowledgeRetrieval(BaseAction):
         self._options = _options(retriever)
         searched = inner(retriever)
         self._is_chain = searched is None
-        # A retriever without an async method is run in a thread: the inherited method drops `k` and `history`.
+        # A retriever without its own async method is run in a thread: the inherited async method drops `k` and `history`.
         self._plain = searched is not None and bool(self._options) and _only_plain(searched)
 
     @property

@@ -47,7 +47,7 @@ _SORTS = r"(?:documents?|docs?|files?|pdfs?|papers?|reports?|articles?|notes|tex
 """The last five words also mean parts of a text. A question with one of them must name the collection, an owner or a title."""
 _OWNED = rf"(?:(?:do|can) (?:you|we|i) (?:have|search)(?: here| in {_PLACE})?|are (?:here|in here|in {_PLACE})|did i upload)"
 _THE = r"(?:all )?(?:of )?(?:the |my |your |our |these )?"
-# Every pattern names the collection, and a question must match as a whole: one word more makes an ordinary question.
+# Every pattern names the collection, and a question must match as a whole: with one more word it is an ordinary question.
 _PATTERNS: list[tuple[Kind, str]] = [
     ("list", rf"what is (?:in here|in {_PLACE}|{_PLACE} about)|what (?:does|do) {_PLACE} (?:contain|cover|have)"),
     ("list", rf"what (?:is|are) (?:in )?(?:the|my|your|our|these) {_ALL} about|(?:which|what) {_ALL} (?:are there|exist)"),
@@ -164,7 +164,7 @@ def _said(name: str, text: str, extract: str | None = None) -> Document:
 
 
 def counted(collection: Collection) -> str:
-    """A sentence with the numbers of documents, passages and formats, without a full stop."""
+    """A sentence, without a full stop, with the numbers of documents, of passages, and of documents in each format."""
     formats = Counter(entry.suffix for entry in collection.entries if entry.suffix).most_common(8)
     passages = _number(sum(len(entry.numbers) for entry in collection.entries), "passage")
     files = _among([f"{n} {suffix}" for suffix, n in formats])
@@ -228,7 +228,7 @@ def covering(collection: Collection, entries: Sequence[Entry], k: int) -> list[D
 
 
 class Wanted(NamedTuple):
-    """A question about a collection: `words` that the documents must have, and the number of the `first` to list."""
+    """A question about a collection: `words` that the documents must have, and the number of the `first` document to list."""
 
     kind: Kind
     words: str = ""
@@ -248,7 +248,7 @@ def read_question(question: str) -> Wanted | None:
 
 
 def read_input(text: str) -> Wanted | None:
-    """What the planner asks for: "list", "list 21", "list WORDS", "count WORDS" or "topics"; None for titles.
+    """Read the planner's input: "list", "list 21", "list WORDS", "count WORDS" or "topics". Returns None for titles.
 
     Example:
         >>> read_input("list 21"), read_input("count: reports 2023"), read_input("BM25")
@@ -375,7 +375,7 @@ def find_topics(collection: Collection) -> list[str]:
         own = np.flatnonzero(labels == label)
         own = own[np.argsort(distances[own], kind="stable")]
         inside = Counter(form for n in own for form in held[n])
-        # What a word adds to the divergence of the topic from the collection.
+        # The contribution of each word to the divergence of the topic from the collection.
         more = {form: n * math.log(n * len(held) / (len(own) * everywhere[form])) for form, n in inside.items()}
         best = sorted(more, key=lambda form: (-more[form], -inside[form], form))[:_TERMS]
         terms = [Counter(held[n][form] for n in own if form in held[n]).most_common(1)[0][0] for form in best]

@@ -45,7 +45,7 @@ class ActionError(ConvCoAError):
 
 
 class Look(NamedTuple):
-    """What an action found, or its error, and the seconds it took."""
+    """The documents that an action found, or its error, and the seconds it took."""
 
     action: str
     documents: list[Document]
@@ -54,7 +54,7 @@ class Look(NamedTuple):
 
 
 class ActionRunner(dict[str, BaseAction]):
-    """The actions of one graph by name, and how they are run.
+    """The actions of one graph by name, with the methods that run them.
 
     Raises InputError if two actions have one name, or an object is not an action.
     """
@@ -78,7 +78,7 @@ class ActionRunner(dict[str, BaseAction]):
         return found
 
     def recognised(self, question: str, history: Sequence[tuple[str, str]]) -> dict[str, bool]:
-        """Whether the question has the form that an action takes, by the names of the actions that take one form only."""
+        """Action name -> whether the action recognises the question. Actions that take any question are left out."""
         found = {}
         for name, action in self.items():
             try:

@@ -129,7 +129,7 @@ def main() -> None:
 
     # By default garbage is collected after 700 new objects, which takes a fifth of the time that a command needs to start.
     gc.set_threshold(50_000, *gc.get_threshold()[1:])
-    # Waiting threads of torch must not spin: on a busy machine they slow others down. Torch reads both when it is loaded.
+    # Waiting threads of torch must not spin: they slow a busy machine. Torch reads both variables when it is loaded.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     os.environ.setdefault("GOMP_SPINCOUNT", "0")
     if not sys.warnoptions:

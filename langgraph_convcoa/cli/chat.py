@@ -260,7 +260,7 @@ class Chat:
 
 
 def _number(argument: str, otherwise: str) -> int:
-    """The number after a /command; 0 if there is no number. Raises InputError unless it is 1 or more."""
+    """The number after a /command, or 0 if nothing follows. Raises InputError for anything except a number from 1."""
     if argument and not (argument.isdecimal() and int(argument)):
         raise InputError(otherwise)
     return int(argument or 0)

@@ -43,7 +43,7 @@ def report(error: ConvCoAError) -> None:
 
 
 def citation_line(number: int, citation: Mapping[str, Any]) -> str:
-    """A citation as a line "[n] source - quote". The id follows the source unless it is only the source and a number.
+    """A citation as a line "[n] source - quote". The id follows unless it is the source, or the source and a number.
 
     Example:
         >>> citation_line(1, {"id": "a.md#2", "source": "a.md", "quote": "It is so."})
@@ -205,7 +205,7 @@ class TurnView:
 
 
 def chain_line(number: int, item: Mapping[str, Any]) -> Text:
-    """A sub-question with its action, status and score, and the reason unless the guess was kept."""
+    """A sub-question with its action, status and score, and the reason for the status unless the guess was kept."""
     status = str(item.get("status", ""))
     line = Text(f"  {number}. ", no_wrap=False)
     line.append(f"{one_line(str(item.get('action', '')))} ", style="cyan")

@@ -37,7 +37,7 @@ _SEVERAL = 'Chat model, such as "openai:gpt-4.1-mini"; may be repeated. The page
 class ServeOptions(ConversationOptions):
     """The options of a conversation, without a thread, and with any number of collections and models."""
 
-    # Several values; the other commands take one.
+    # Lists here; the other commands take one value.
     docs: Annotated[list[str] | None, option("[NAME=]PATH", 'Documents, an index or "demo"; may be repeated.')] = None  # type: ignore[assignment]
     model: Annotated[list[str] | None, option("NAME", _SEVERAL, envvar="CONVCOA_MODEL")] = None  # type: ignore[assignment]
     thread: str | None = field(default=None, init=False)
@@ -124,7 +124,7 @@ def _served(options: ServeOptions, access: Access) -> tuple[Any, Any, list[Any]]
     single: Any = models[0] if models else None
     basis = Basis(replace(options, model=single), default_store() if options.store is None else options.store)
     for name in models[1:]:
-        # Loaded only to raise errors now. A run loads its model again.
+        # Each model is loaded now only to raise its errors. A run loads its model again.
         load_chat_model(name, base_url=options.base_url)
     shown = _collections(options, basis)
     encoder = next((one.retriever.encoder for one in shown if one.retriever is not None), None) or default_encoder()
@@ -193,9 +193,9 @@ def mcp(
 ) -> None:
     """Serve your documents to MCP clients, such as Claude Desktop: the tools search and ask, and passages as resources.
 
-    A client starts it and talks to it over standard input and output; with --http it is a server. Without --store,
-    conversations last as long as it runs. Questions without a thread go to --thread. An index opens at once, but documents
-    may have to be encoded first. It needs the extra `mcp`.
+    A client starts this command and talks to it over standard input and output. With --http it is a server. Without --store,
+    conversations last until the command ends. Questions without a thread go to --thread. An index opens at once, but
+    documents may have to be encoded first. The command needs the extra `mcp`.
 
     [bold]Examples[/bold]
       convcoa mcp --index papers.index

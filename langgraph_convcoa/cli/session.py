@@ -153,7 +153,7 @@ class Basis:
             encoder = None if retriever is None else retriever.encoder
             # Added after the tables: without a model, a question that fits no description goes to the first action.
             actions.append(WebQuerying(self.search, encoder=encoder, cache=pages))
-        # The model server's address is also for models that a run's context names.
+        # The address of the model server also applies to a model that the context of a run names.
         url = self.options.base_url
         self.actions += [action for action in actions if action not in self.actions]
         return build_graph(model=self.model, base_url=url, retriever=retriever, actions=actions, context=self.context)

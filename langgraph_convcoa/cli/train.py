@@ -90,7 +90,7 @@ def train(
 ) -> None:
     """Train a model for the retriever on conversations; a split "dev" of the data is left out.
 
-    Without --head a query encoder is trained: a copy of the encoder that reads a question with earlier turns. Indexed passages
+    Without --head a query encoder is trained: a copy of the encoder, which reads the earlier turns too. Indexed passages
     do not change. Ctrl-C stops after the current step; run it again with --resume to finish. It needs the extra `train`.
 
     [bold]Examples[/bold]
@@ -288,9 +288,9 @@ def train_planner(
 ) -> None:
     """Train the planner of a graph with GRPO: the reward of a plan is the reward of the turn that it leads to.
 
-    A plan that is not exactly the requested JSON earns less than any other plan. A small model writes no such JSON:
-    first train it on plans of a stronger model (docs/guides/training.md). The split "dev" of the data is left out, or a fifth.
-    Ctrl-C stops after the current step; run it again with --resume to finish. It needs the extra `grpo`.
+    A plan that is not exactly the requested JSON earns less than any other plan. A small model writes no such JSON: first
+    train it on plans of a stronger model (docs/guides/training.md). The split "dev" of the data is left out, or else a fifth
+    of the data. Ctrl-C stops after the current step; run it again with --resume to finish. It needs the extra `grpo`.
 
     [bold]Examples[/bold]
       convcoa train-planner conversations/ --model Qwen/Qwen3-4B-Instruct-2507 --out my.planner --docs papers/

@@ -19,7 +19,7 @@ class LabelledClaim:
     claim: str
     evidence: tuple[tuple[str, str], ...]  # pairs of title and text
     supported: bool  # whether the evidence supports all of the claim
-    kind: str = ""  # the part that was made false, or that a true claim puts differently: roles, direction, ...
+    kind: str = ""  # the part that is false, or that a true claim rewords: roles, direction, ...
 
 
 def packaged_claims(part: Literal["train", "test"] = "test") -> list[LabelledClaim]:

@@ -93,7 +93,7 @@ class Split:
     """A part of a data set: some of the queries, and the whole corpus."""
 
     dataset: Dataset
-    name: str  # "train" or "dev", or the share of the conversations if they are split by a hash.
+    name: str  # "train" or "dev"; for a split by a hash, "20% of the conversations, by hash" or the like.
     left_out: int = 0  # Training queries that are left out because their conversation is in "dev".
 
 
@@ -104,7 +104,7 @@ def split_of(path: Path) -> str:
 
 
 def in_dev_part(conversation: str, share: float = DEV_SHARE) -> bool:
-    """Whether a conversation is in the development part; the same on every machine and in every version."""
+    """True if a conversation is in the development part, by its hash. Every machine and version gives the same result."""
     digest = hashlib.sha256(conversation.encode()).digest()
     return int.from_bytes(digest[:8], "big") < share * 2**64
 

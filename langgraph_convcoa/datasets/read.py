@@ -33,7 +33,7 @@ _FORMATS: tuple[tuple[Callable[[Row], bool] | set[str], Callable[[Row], Entries]
     ({"task_id", "input", "contexts"}, conversations.read_mtrag_task),
     ({"question", "context", "supporting_facts"}, questions.read_hotpotqa),
     ({"id", "question", "paragraphs"}, questions.read_musique),
-)  # How the first row of a file shows the format (by keys, or by a function), and the reader of its rows.
+)  # For each format: the check of a file's first row (keys that it must have, or a function), and the reader of its rows.
 _ID_KEYS = ("id", "_id", "passage_id")
 _TEXT_KEYS = ("text", "contents")
 _QUESTIONS = re.compile(r"^queries\.jsonl|_(?:lastturn|questions|rewrite)\.jsonl$")

@@ -102,7 +102,7 @@ class DocumentError(ConvCoAError):
 
 
 class RetrievalError(ConvCoAError):
-    """The retriever cannot encode or search what it was given."""
+    """The retriever cannot encode its input or cannot search."""
 
 
 class ModelError(ConvCoAError):

@@ -1,7 +1,7 @@
 """Metrics of answers and rankings, and tests of significance.
 
 The relevance of a ranked document is binary; an id counts once, at its first place. Without a gold id all metrics of rankings
-raise ValueError, except `reciprocal_rank`. Intervals and tests are over conversations: questions of one are similar.
+raise ValueError, except `reciprocal_rank`. Intervals and tests are over conversations, whose questions are similar.
 """
 
 from __future__ import annotations

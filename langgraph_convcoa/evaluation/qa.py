@@ -48,12 +48,12 @@ class RunPlan:
     split: str | None = "dev"  # only questions of this split, see `load_part`; all when None
     sample: int | None = 1000  # whole conversations are drawn until they hold this many questions; all when None
     seed: int = 0  # seed of the sample, the intervals and the tests
-    # Instead of a retriever over the data's passages: a name for the saved settings, and a function that opens a retriever.
+    # Replaces the retriever over the data's passages: a name for the saved settings, and a function that opens a retriever.
     retriever: tuple[str, Callable[[], BaseRetriever]] | None = None
-    k: int | None = None  # passages for each search; 5 with a model and 10 without when None
+    k: int | None = None  # passages for each search; when None, 5 with a model and 10 without
     timeout: float | None = None  # seconds to wait for a reply of a model that is given by name
     run: RunSettings = field(default_factory=RunSettings)
-    out: str | Path | None = None  # the run's folder; one in `RUNS`, named after data, model and settings, when None
+    out: str | Path | None = None  # the run's folder; when None, a folder in `RUNS` named after data, model and settings
     fresh: bool = False  # start again if the folder holds a run
     retry_failed: bool = False  # ask the failed questions, and the later ones of their conversations, again
 

@@ -73,7 +73,7 @@ def content_digest(passages: Iterable[Document]) -> bytes:
 
 
 def documents_of(ids: Iterable[str], passages: Iterable[Document]) -> list[Document]:
-    """Copies of the documents, or of passages of longer documents, with these ids; `passages` has all their passages."""
+    """Copies of the documents with these ids, made of their passages. A passage's id gives a copy of that passage."""
     parts = {str(passage.id): passage for passage in passages}
     whole = {entry.id: entry.passages for entry in entries_of(parts.values())}
     return [rejoined(name, whole.get(name) or [parts[name]]) for name in distinct(ids) if name in whole or name in parts]
@@ -90,7 +90,7 @@ def select(
     """Split documents into passages; skip documents that have no text or are already stored.
 
     With `replace`, a document replaces a stored one that has its id but other content; otherwise that is an error. `digests`
-    gives the `content_digest` of each stored document by id; `owners` gives the document's id of each stored passage by id.
+    maps ids of stored documents to their `content_digest`; `owners` maps ids of stored passages to ids of their documents.
 
     Raises:
         InputError: An id or metadata cannot be stored.

@@ -79,7 +79,7 @@ class Query:
     reranker: Reranker | None = None
 
     def one(self, row: int) -> Query:
-        """The query for one of the questions."""
+        """The query with the question of this row only."""
         part = slice(row, row + 1)
         return replace(self, questions=self.questions[part], turns=self.turns[part], states=self.states[part])
 
@@ -125,7 +125,7 @@ class Lexical(Protocol):
     def scores(
         self, view: View, queries: Sequence[str], turns: Sequence[Sequence[tuple[str, str]]] | None = None, /
     ) -> Vectors:
-        """BM25 of each passage over the query's best score, (q, n); with `turns`, the words of earlier turns count too."""
+        """BM25 of each passage, divided by the query's best score, (q, n); with `turns`, words of earlier turns count too."""
 
 
 class Corpus(Protocol):
@@ -153,7 +153,7 @@ class Corpus(Protocol):
         return await run_in_executor(None, self.view, query)
 
     def beside(self, view: View, number: int, count: int) -> tuple[list[Passage], list[Passage]]:
-        """Up to `count` passages before and after a passage of a view, in the order of the corpus; the nearest come first."""
+        """Up to `count` passages before a passage of a view, and as many after it; each list begins with the nearest."""
         live = view.numbers
         place = int(np.searchsorted(live, number))
         before, after = live[max(0, place - count) : place][::-1], live[place + 1 : place + 1 + count]
@@ -208,7 +208,7 @@ class Corpus(Protocol):
 
 
 def settled(reading: Callable[[], Result]) -> Result:
-    """Return the result of a reading. Repeat it if the corpus changes; raises StaleSnapshot if it keeps changing."""
+    """Return the result of `reading`, called again if the corpus changes; StaleSnapshot if the corpus keeps changing."""
     for _ in range(ATTEMPTS - 1):
         with suppress(StaleSnapshot):
             return reading()

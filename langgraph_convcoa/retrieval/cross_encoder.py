@@ -1,4 +1,4 @@
-"""Networks that read two texts together: a small one in onnxruntime, without torch, and any of sentence-transformers."""
+"""Networks that read two texts together: small networks in onnxruntime, without torch, and sentence-transformers models."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ class TextPairs:
 class SentenceTransformersPairs:
     """A sentence-transformers `CrossEncoder` that reads pairs of texts; loaded on first use. Threads may share an object.
 
-    For error messages `wanted` says what the model is wanted for, and what to use without it.
+    `wanted` is for error messages: the purpose of the model, and what to use without it.
     """
 
     def __init__(self, name: str, device: str | None, wanted: tuple[str, str]) -> None:
@@ -156,9 +156,9 @@ class SentenceTransformersPairs:
 
 
 def token_types(encoding: Encoding, first: str, second: str) -> list[int]:
-    """The types of a pair's tokens: 0 in the first text, 1 in the second; plus 2 if the other has a word of the same stem.
+    """The types of a pair's tokens: 0 in the first text, 1 in the second; plus 2 if the word's stem is in both texts.
 
-    Words that only one text has say much, and a network of this size is slow to learn that from attention.
+    Words that only one text has are informative. A small network is slow to find them by attention.
     """
     texts = first, second
     places = list(zip(encoding.sequence_ids, encoding.word_ids, encoding.offsets, strict=True))
@@ -191,8 +191,8 @@ def save_text_pairs(
     """Write a trained network that `TextPairs` reads.
 
     `number` is T of a verifier or the weight of a reranker. `head` and `bias` are the linear layer over [CLS] and the mean.
-    `shared` has a vector for each type, which is added to the embeddings of words that both texts have. The network's layers
-    were made of the `layers` of the encoder `base`; of all when None.
+    `shared` has a vector for each type, which is added to the embeddings of words that both texts have. `layers` are
+    the layers of the encoder `base` from which the network was trained; None means all layers.
     """
     bert = bert_of(base, "cpu")
     if bert is None:

@@ -77,7 +77,7 @@ class Memory:
         return Memory(passages, self.patterns.select(sets), spans, self.keys[sets], self.source)
 
     def joined(self, other: Memory) -> Memory:
-        """The passages of both memories, with the source of this one; the keys of `other` must be greater."""
+        """The passages of both memories, with this memory's source; the keys of `other` must be greater."""
         if not len(self):
             return Memory(other.passages, other.patterns, other.spans, other.keys, self.source)
         one, two = self.patterns, other.patterns

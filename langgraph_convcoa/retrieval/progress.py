@@ -74,8 +74,8 @@ def _shown(advice: str, total: int | None, description: str) -> Iterator[Callabl
 def interruptions() -> Iterator[Callable[[], bool]]:
     """Hold back Ctrl-C and SIGTERM, and yield a function that returns True once a signal has come.
 
-    At the end of the context the signal is raised again, then KeyboardInterrupt. A second signal is not held back. Ignored
-    signals (nohup) stay ignored. Outside of the main thread no signal is held back.
+    After the context a held signal is raised again. If its handler returns, KeyboardInterrupt follows. A second signal is not
+    held back. Ignored signals (nohup) stay ignored. Outside of the main thread no signal is held back.
     """
     if threading.current_thread() is not threading.main_thread():
         yield lambda: False

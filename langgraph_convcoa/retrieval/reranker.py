@@ -20,7 +20,7 @@ class Reranker(Protocol):
     """A judge of passages.
 
     Attributes:
-        weight: The factor of a logit that is added to the score of the search.
+        weight: `weight * logit` is added to the search's score.
     """
 
     @property
@@ -55,7 +55,7 @@ class TrainedReranker:
 
 
 class CrossEncoderReranker:
-    """A sentence-transformers `CrossEncoder` with one output; loaded on first use, RetrievalError if it cannot be.
+    """A sentence-transformers `CrossEncoder` with one output; loaded on first use; RetrievalError if loading fails.
 
     Example:
         >>> CrossEncoderReranker("cross-encoder/ms-marco-MiniLM-L6-v2").weight
@@ -74,8 +74,8 @@ class CrossEncoderReranker:
 def as_reranker(reranker: Reranker | str) -> Reranker:
     """The reranker of this name; an object with `logits` is returned unchanged.
 
-    "default" is the package's own, a file `*.safetensors` a `TrainedReranker`. Any other name is the name or the folder of a
-    sentence-transformers `CrossEncoder`. Raises InputError for anything else.
+    "default" is the package's own reranker. A file `*.safetensors` is opened as a `TrainedReranker`. Any other name is the
+    name or the folder of a sentence-transformers `CrossEncoder`. Raises InputError for objects of other types.
 
     Example:
         >>> type(as_reranker("cross-encoder/ms-marco-MiniLM-L6-v2")).__name__

@@ -60,7 +60,7 @@ class HopfieldRetriever(EditableRetriever):
     memory too: the state is normalise(x + lambda sparsemax(beta_h x H^T) H).
 
     A call may override `k`, `history`, `filter`, `score_threshold` and `graph`. With `neighbours=n` a part of a long document
-    is returned with up to n parts before and after it; `part` in its metadata is the place of the found part.
+    is returned with up to n parts before and after it. Its metadata has `part`, [start, end] of the found part in the text.
 
     The metadata of a returned document has `source`, `score`, `quote` (the best window) and `certified`: True if its ranking
     is proved to be exact. `==` on documents ignores all of these but `source`. A query is cut off at the encoder's length.
@@ -70,18 +70,18 @@ class HopfieldRetriever(EditableRetriever):
         beta: Inverse temperature of the association: 0 takes the mean of the windows, infinity the best window.
         passage_weight: w, the weight of the whole-passage pattern.
         lexical_weight: Weight of the question's BM25 scores, after division by the best of them; 0 turns BM25 off.
-        lexical_history: Weight of a second BM25, of a follow-up's words together with the words of earlier turns.
+        lexical_history: Weight of a second BM25 score, which counts the words of a follow-up and of the earlier turns.
         history_weight: lambda, the weight of earlier turns.
         history_beta: beta_h, inverse temperature of the association with earlier turns.
         score_threshold: The lowest score of a returned document.
         filter: Metadata that passages must have (`filters.predicate`), or a function that accepts a passage.
         return_association: Return the weights of the windows under `association`: [{text, start, end, weight}].
         graph: True or `GraphSettings` ranks passages by a walk along the evidence graph, from the best passages and the names
-            in the question. Scores stay those of the search, so they need not descend. A raised passage has the walk's way to
-            it under `graph_path`. Vector stores, engines, and indexes that were made without a graph have no graph.
+            in the question. Scores stay those of the search, so they need not descend. `graph_path` is the path to a passage
+            that the walk raised. Vector stores, engines, and indexes that were made without a graph have no graph.
         rerank: How many passages the reranker reads with the question, such as 20; 0 for none. They are ranked by the score
             plus the weighted logit. `score` stays that of the search and need not descend, and `certified` is about the
-            search. It helped on encyclopaedic and multi-hop questions, and cost on MTRAG: measure it on your own questions.
+            search. Rankings got better for encyclopaedic and multi-hop questions, and worse on MTRAG: try your own questions.
         reranker: "default" (in the package), the name of a sentence-transformers `CrossEncoder`, or a `Reranker`; not saved.
         corpus: Passages in memory, an index on disk, a vector store or an engine. `model_copy` shares it.
         encoder: The encoder of the queries and the corpus.
@@ -288,7 +288,7 @@ class HopfieldRetriever(EditableRetriever):
 
     @classmethod
     def from_pretrained(cls, path: str | Path, *, encoder: Encoder | Embeddings | str | None = None, **settings: Any) -> Self:
-        """Open an index that `save_pretrained`, `from_documents(path=...)` or `convcoa index` made. Not all of it is read.
+        """Open an index that `save_pretrained`, `from_documents(path=...)` or `convcoa index` made. No pattern is read yet.
 
         Without an `encoder` a sentence-transformers model is opened by its saved name. The `settings` replace saved ones;
         `graph=True` makes a missing graph at the first search. Raises InputError for a setting that is out of range, and
@@ -492,7 +492,7 @@ class HopfieldRetriever(EditableRetriever):
     def _settings(self) -> dict[str, Any]:
         """The settings as JSON values."""
         settings = {}
-        # An earlier release opens an index without `rerank`.
+        # Earlier releases refuse an index that has the setting `rerank`.
         left_out = {"corpus", "encoder", "model", "reranker"} | (set() if self.rerank else {"rerank"})
         for name in type(self).model_fields.keys() - BaseRetriever.model_fields.keys() - left_out:
             try:

@@ -62,7 +62,7 @@ def _lasting(metadata: dict[str, Any]) -> dict[str, Any]:
 
 
 def find(corpus: Corpus, view: View, query: Query, *, paths: bool = False) -> list[list[Hit]]:
-    """For each question, the best passages of a view that reach the threshold; with `paths`, their ways in the graph."""
+    """For each question, the best passages of a view that reach the threshold; with `paths`, also their graph paths."""
     if not len(view):
         return [[] for _ in query.questions]
     extra = _lexical(corpus, view, query)
@@ -86,7 +86,7 @@ def find(corpus: Corpus, view: View, query: Query, *, paths: bool = False) -> li
 
 
 def _reranked(view: View, query: Query, ranking: Ranking) -> tuple[Ranking, Scores]:
-    """The ranking by score + weight * logit, with these sums as its scores; and the scores of the search in the same order.
+    """Rank by score + weight * logit. Returns a ranking with these sums, and the search's scores in the same order.
 
     A passage that the reranker does not read has the lowest logit of those that it reads.
     """
@@ -115,7 +115,7 @@ def _hits(corpus: Corpus, view: View, query: Query, ranking: Ranking) -> list[Hi
 
 
 def _with_paths(view: View, hits: list[Hit], walked: Walk, numbers: Numbers) -> list[Hit]:
-    """Add to hits their ways along a walk; `numbers` has the view's number of each passage of the walk."""
+    """Add the path of the walk to each hit; `numbers` has the view's number of each passage of the walk."""
 
     @cache
     def document(node: int) -> Document:
@@ -189,7 +189,7 @@ def surroundings(corpus: Corpus, view: View, hits: Sequence[Hit], neighbours: in
 
 
 def joined(document: Document, parts: Sequence[Passage]) -> Document:
-    """A found document with the parts around it; `part` in its metadata is the place of the found part."""
+    """A found document with the parts around it; its metadata has `part`, [start, end] of the found part in the text."""
     if len(parts) == 1:
         return document
     text, place = parts[0].document.page_content, 0
@@ -213,7 +213,7 @@ def _is_part(passage: Passage) -> bool:
 
 
 def _run(found: Passage, beside: Sequence[Passage], taken: set[str | None]) -> list[Passage]:
-    """Passages, nearest first, up to the first passage that is taken or does not adjoin the previous passage."""
+    """The passages of `beside`, nearest first, until one is in `taken` or does not adjoin the passage before it."""
     run = [found]
     for passage in beside:
         if passage.document.id in taken or not _goes_on(run[-1], passage):

@@ -20,7 +20,7 @@ from langgraph_convcoa.retrieval.memory_corpus import Memory, build_memory, empt
 from langgraph_convcoa.retrieval.query.conversation_state import StateEncoder
 
 _BY_VECTOR = "similarity_search_by_vector"
-# Most encoded texts that are kept.
+# Largest number of encoded texts that are kept.
 _KEPT = 20_000
 
 
@@ -29,7 +29,7 @@ class VectorStoreCorpus(Corpus):
 
     If the store names its embeddings (`store.embeddings`) and can search by vector, it is searched by the query state, which
     holds the conversation. Otherwise it is searched by the text of the previous and the current question. Windows of
-    candidates are encoded on first use and kept, so the first questions are slow. Long documents are split as elsewhere.
+    candidates are encoded on first use and kept, so the first questions are slow. Long documents are split into passages.
     """
 
     complete: ClassVar[bool] = False
@@ -129,7 +129,7 @@ class VectorStoreCorpus(Corpus):
 
 
 class _StoreEncoder(EmbeddingsEncoder):
-    """The store's embeddings. A state is scaled to the length of their vectors, for stores that compare by distance."""
+    """The store's embeddings. A state is scaled to the length of the store's vectors, for stores that compare by distance."""
 
     length = 1.0
 

@@ -130,7 +130,7 @@ class Collections:
         self._tellers = ThreadPoolExecutor(len(shown) + MOST_COLLECTIONS, "collections")
 
     def of(self, user: str) -> list[Collection]:
-        """The command line's collections, then the user's own. If there is none, one is made."""
+        """The command line's collections, then the user's own. If both are missing, a collection is made for the user."""
         with self._lock:
             own = self._own(user)
             if not own and not self.shown:
@@ -144,7 +144,7 @@ class Collections:
     async def _told(self, collection: Collection) -> dict[str, Any]:
         telling = collection._telling
         if telling is None or telling.done():
-            # A collection that does not answer is not asked twice.
+            # A collection that has not answered yet is not asked again.
             telling = collection._telling = self._tellers.submit(collection.as_json)
         try:
             return await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(telling)), _TELL_SECONDS)

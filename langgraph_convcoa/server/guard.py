@@ -62,7 +62,7 @@ class Access:
     user_header: str = ""  # The header in which a reverse proxy names the user.
     proxies: Sequence[ipaddress.IPv4Network | ipaddress.IPv6Network] = ()  # The header is accepted from these addresses.
     names: frozenset[str] = frozenset()  # Host names of the server besides localhost, as browsers write them.
-    origins: frozenset[str] = frozenset()  # Other origins whose pages may call the server, such as that of agent-chat-ui.
+    origins: frozenset[str] = frozenset()  # Other origins whose pages may call the server, such as the URL of agent-chat-ui.
     max_upload: int = UPLOAD_BYTES  # The maximum number of bytes of an upload request.
     session: str = field(init=False, default="")  # Value of the cookie of a browser that logged in with the token.
 
@@ -104,7 +104,7 @@ class Access:
         return bool(self.token) and hmac.compare_digest(given.encode("utf-8", "replace"), self.token.encode())
 
     def user(self, headers: Headers, client: str, cookie: str) -> str | None:
-        """The authenticated user, "" for the anonymous one, or None."""
+        """The authenticated user, "" for the anonymous user, or None if the request may not pass."""
         if self.user_header:
             named = headers.getlist(self.user_header)
             address = _address(client)
@@ -183,7 +183,7 @@ class Guard:
                 await answer(500, error_json(error)["message"])(scope, receive, send_guarded)
 
     def _checked(self, scope: Scope, headers: Headers) -> Response | None:
-        """Check a request, and set its user in the scope. Returns the answer if it is a CORS preflight."""
+        """Check a request, and set its user in the scope. Returns a response only for a CORS preflight."""
         hosts = headers.getlist("host")
         if len(hosts) != 1 or not self.access.knows(hosts[0]):
             raise HTTPException(421, "this server is not known under that name: see --allow-host")
@@ -255,7 +255,7 @@ def answer(status: int, detail: str) -> Response:
 
 
 def _same(origin: str, host: str) -> bool:
-    """True if an origin has this host. Its scheme may be that of a proxy in front of this server."""
+    """True if an origin has this host. The scheme may differ, because a proxy in front may use TLS."""
     try:
         parts = urlsplit(origin)
         name, port = host_name(parts.netloc), parts.port

@@ -204,7 +204,7 @@ class Run:
         self.publish("end", {"run_id": self.id, "status": self.status})
 
     async def follow(self, after: int = 0) -> AsyncIterator[bytes]:
-        """The events after this number, including later ones, until the run ends."""
+        """The events after this number, including events that are still to come, until the run ends."""
         while True:
             news = self._news
             # Copied first, since events are added and dropped while an event is sent.

@@ -1,4 +1,4 @@
-"""What the server does for a user: threads, runs and collections over one open store."""
+"""The work of the server for its users: threads, runs and collections over one open store."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ Result = TypeVar("Result")
 
 
 class Missing(ConvCoAError):
-    """What was asked for does not exist, or belongs to another user."""
+    """The thread, run, collection or document does not exist, or belongs to another user."""
 
 
 class Busy(ConvCoAError):
@@ -53,7 +53,7 @@ class Busy(ConvCoAError):
 
 @dataclass
 class Settings:
-    """What a server serves. `make_graph` builds the graph over a retriever, or without documents."""
+    """Settings of a server. `make_graph` builds the graph over a retriever, or without documents."""
 
     store: ConversationStore
     make_graph: Callable[[HopfieldRetriever | None], StateGraph[Any, Any, Any, Any]]
@@ -172,7 +172,7 @@ class Service:
     async def update(self, user: str, thread: str, metadata: Any) -> dict[str, Any]:
         """Change a thread's metadata. Its collection cannot be changed."""
         given = checked_metadata(metadata)
-        # Locked, since the thread of a turn that ends in between would otherwise stay "busy".
+        # Locked: if a turn ended between reading and writing, its thread would stay "busy".
         async with self.book.changing(user, thread):
             entry = await self.entry(user, thread)
             if given.get("collection", entry["metadata"].get("collection")) != entry["metadata"].get("collection"):
@@ -182,7 +182,7 @@ class Service:
         return entry
 
     async def delete(self, user: str, thread: str) -> None:
-        """Delete a thread and what it shared. Its running turn is stopped first."""
+        """Delete a thread and the rounds that it shared. Its running turn is stopped first."""
         await self.entry(user, thread)
         key = key_of(user, thread)
         await self.runs.stop(key)
@@ -269,7 +269,7 @@ class Service:
         self, user: str, key: str, entry: dict[str, Any], turns: Turns, context: ConvCoAContext, request: RunRequest, run: Run
     ) -> Mapping[str, Any]:
         kept = "status" in entry  # The entry of a run without a thread has no status, and is not stored.
-        # LangGraph's clients send the thread's last checkpoint with every question. Only an earlier one replaces a turn.
+        # LangGraph's clients send the thread's last checkpoint with each question. Only an earlier checkpoint replaces a turn.
         before = request.before if request.before and request.before != await turns.head(key) else ""
         # If the last turn cannot be replaced, the thread keeps its status.
         kept_status = str(entry.get("status", "")) if before else ""

@@ -248,7 +248,7 @@ def _copy(job: Job, files: Sequence[tuple[str, BinaryIO]]) -> None:
 
 
 def _read(job: Job, name: str, place: Path, size: int) -> Iterator[Document]:
-    """The documents of a file. Their ids begin with its name, so that no two files have the same ids."""
+    """The documents of a file. Their ids begin with its name, so that no two files share an id."""
     before = job.done
 
     def progress(done: int, total: int) -> None:

@@ -103,7 +103,7 @@ class AdvisoryLocks:
         return {keys[key] for (key,) in rows}
 
     async def _tried(self, key: int) -> AsyncConnection[TupleRow] | None:
-        """Try to take a lock. Returns the connection that has it now, or None if it is taken or the connection was lost."""
+        """Try to take a lock. Returns the connection that holds it, or None if the lock is taken or the connection lost."""
         trying = asyncio.ensure_future(self._asked("SELECT pg_try_advisory_lock(%s)", key))
         try:
             connection, [(had,)] = await asyncio.shield(trying)

@@ -27,7 +27,7 @@ def lasting_fields() -> dict[str, TypeAdapter[Any]]:
 
     from langgraph_convcoa.state import ThreadState
 
-    # With the extras: one of them selects the type of a message.
+    # The extras are metadata of `Annotated`. One of them selects the type of a message.
     return {name: TypeAdapter(hint) for name, hint in get_type_hints(ThreadState, include_extras=True).items()}
 
 
@@ -99,7 +99,7 @@ def _kept(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def read_thread_file(path: Path) -> Any:
-    """The object in a file that should be an exported thread, for `file_as_values`."""
+    """Read the JSON of an exported thread, for `file_as_values`, which checks it."""
     try:
         return json.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:

@@ -149,7 +149,7 @@ def _asked_anew(stored: CheckpointTuple, given: Mapping[str, Any]) -> Mapping[st
 
 
 def _asked_before(stored: CheckpointTuple, given: Mapping[str, Any]) -> tuple[AnyMessage, Sequence[AnyMessage], int | None]:
-    """The message with an input's question, the thread's messages, and the index of the one among them with its id."""
+    """The message with an input's question, the thread's messages, and the index of the thread's message of the same id."""
     from langchain_core.messages import HumanMessage
 
     messages, kept = given.get("messages") or (), stored.checkpoint["channel_values"].get("messages") or ()

@@ -107,7 +107,7 @@ def _numbers(inside: str) -> list[int]:
 
 
 def without_marks(text: str) -> str:
-    """Remove the [n] from a text. If the text around one forms a new mark, "…" replaces the new mark."""
+    """Remove the [n] from a text. If the text around a removed mark forms a new mark, "…" replaces the new mark."""
     plain = _WITH_SPACE.sub("", text)
     return _WITH_SPACE.sub("…", plain) if plain is not text else text
 

@@ -32,7 +32,7 @@ def clean(text: str) -> str:
 
 
 def _encodes(text: str) -> bool:
-    # Ten times as fast as a search for surrogates.
+    # Encoding is ten times as fast as a search for surrogates.
     try:
         text.encode()
     except UnicodeEncodeError:

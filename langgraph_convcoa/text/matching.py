@@ -51,7 +51,7 @@ def known_references(references: Sequence[str]) -> list[str]:
 
 
 def _f1(answer: list[str], reference: list[str]) -> float:
-    """F1 of the words, repeats included. If a text has no words, 1 if neither text has words, else 0 (SQuAD 2.0)."""
+    """F1 of the words, repeats included. If either text has no words: 1 if both have none, else 0 (SQuAD 2.0)."""
     if not answer or not reference:
         return float(answer == reference)
     shared = (Counter(answer) & Counter(reference)).total()

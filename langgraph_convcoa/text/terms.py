@@ -73,7 +73,7 @@ def plain(text: str) -> str:
 
 
 class _Piece(NamedTuple):
-    """A word of a question: whether it `opens` a sentence, ends a name (`breaks`: a comma or stop follows), is `quoted`."""
+    """A word of a question: whether it `opens` a sentence, `breaks` off a name (a comma or stop follows), or is `quoted`."""
 
     raw: str
     form: str

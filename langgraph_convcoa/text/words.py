@@ -46,7 +46,7 @@ CLOSING = "\"'”’»)\\]"  # Signs that may follow a sign of `STOPS`, for a ch
 ENDED = re.compile(rf"[{STOPS}:;…][{CLOSING}*_]*+\s*+\Z")
 """Matches the end of a text whose last sentence is complete or ends in a colon, a semicolon or …"""
 LIST_MARK = r"(?:[-*•–]|\(?\d{1,3}[.)])"  # The pattern of the mark at the start of a list item.
-_FEW_WORDS = 12  # A text of fewer words counts as English.
+_FEW_WORDS = 12  # A text of fewer words, its context included, counts as English.
 _WINDOW = 4_000  # Number of characters that are split at once; also the maximum length of a sentence.
 
 
@@ -121,8 +121,8 @@ def words(text: str) -> list[str]:
 def is_english(text: str, context: str) -> bool:
     """Whether enough words of a text, or of the text and its context together, are English function words.
 
-    A short text counts as English. A text with a fifth of function words does too, since its context may be a table. Words of
-    one letter do not count: other languages have them too.
+    At least 70% of the letters must be ASCII. Then a short text with its context counts as English, and so does a text with a
+    fifth of function words, since its context may be a table. Words of one letter do not count: other languages have them.
     """
     both = f"{text} {context}"
     letters = sum(map(str.isalpha, both))

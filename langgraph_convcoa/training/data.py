@@ -38,7 +38,7 @@ class TrainingExample:
 
     question: str
     history: tuple[tuple[str, str], ...] = ()  # Earlier pairs of question and answer, oldest first.
-    gold: tuple[str, ...] = ()  # Ids of the documents that answer it, all of them in the data's passages; empty if unknown.
+    gold: tuple[str, ...] = ()  # Ids of the documents that answer the question, all in the data's passages; empty if unknown.
     rewrite: str = ""  # The question in full, in words that need no history; empty if unknown.
     source: str = ""  # Name of the data set.
 
@@ -134,7 +134,7 @@ class EncodedExample:
     question: int  # Row of the question's vector.
     turns: tuple[int, ...]  # Rows of the earlier turns' vectors, oldest first.
     rewrite: int  # Row of the vector of its rewrite.
-    gold: tuple[int, ...]  # Memory sets that answer it, and other sets of the same text.
+    gold: tuple[int, ...]  # Memory sets that answer the question, and other sets of the same text.
     positive: int = -1  # The gold set with the best score for the rewrite or, without a rewrite, for the untrained state.
     hard: tuple[int, ...] = ()  # Wrong sets with the best scores of the untrained retriever.
 
@@ -155,7 +155,7 @@ class QueryItem:
     """A question in conversation as the query encoder reads it; -1 means that there is no such row or set."""
 
     ids: tuple[int, ...]  # Token ids of the question and its turns.
-    gold: tuple[int, ...] = ()  # Memory sets that answer it.
+    gold: tuple[int, ...] = ()  # Memory sets that answer the question.
     positive: int = -1  # One of `gold`.
     hard: tuple[int, ...] = ()  # Wrong sets with the best scores of the untrained retriever.
     state: int = -1  # Row of its example in `EncodedData`.

@@ -39,7 +39,7 @@ _BETA = 10.0
 
 @dataclass(frozen=True)
 class HeadSettings:
-    """Settings of a head's training, chosen on conversations that are in no report."""
+    """Settings of a head's training, chosen on conversations that no report uses."""
 
     training: TrainingSettings = field(
         default_factory=lambda: TrainingSettings(epochs=2, batch_size=64, learning_rate=1e-3, checkpoint_every=100)

@@ -43,10 +43,10 @@ _BUCKET = 16
 
 @dataclass(frozen=True)
 class QueryEncoderSettings:
-    """Settings of a query encoder's training, chosen on conversations that are in no report.
+    """Settings of a query encoder's training, chosen on conversations that no report uses.
 
     An epoch sees every question to distil once. g (`state_weight`) and p (`gate`) were chosen by the MRR of a distilled query
-    encoder on four unseen sources: 0.616. The MRR was 0.596 without a gate and with g = 0.5, and 0.574 untrained.
+    encoder on four unseen sources: 0.616. With g = 0.5 and no gate the MRR was 0.596, and untrained 0.574.
     """
 
     training: TrainingSettings = field(
@@ -69,7 +69,7 @@ class QueryEncoderLoss:
     gate: float = 0.0  # p of the state.
     distillation: float = 3.0  # Weight of one minus the cosine.
     contrast: float = 0.1  # Weight of the contrast with the other targets of the batch.
-    scale: float = 10.0  # Factor of the scores in the DPR loss, which are sums of two cosines.
+    scale: float = 10.0  # Factor of the scores in the DPR loss; a score is a sum of two cosines.
     negatives: int = 2  # Hard negatives of each question in a batch.
 
     def __call__(self, module: QueryEncoderModule, items: Sequence[QueryItem]) -> Tensor:

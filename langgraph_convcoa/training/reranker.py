@@ -64,12 +64,12 @@ class RankedQuestion(NamedTuple):
     """A question and at least one passage that answers it, among the passages that a search finds."""
 
     text: str  # The question with its turns (`conversation_text`).
-    passages: list[str]  # Best first, one of each document; last a passage that answers it, if the search finds none.
-    scores: list[float]  # Scores of the search; minus infinity for a passage that it does not find.
-    right: list[bool]  # True for passages that answer it.
+    passages: list[str]  # Best first, one for each document. If the search finds no right passage, one is added last.
+    scores: list[float]  # Scores of the search; minus infinity for an added passage.
+    right: list[bool]  # True for passages that answer the question.
 
     def reciprocal_rank(self, logits: Sequence[float], weight: float) -> float:
-        """1 / the rank of the first right passage, sorted by score + weight * logit; `logits` are of the first passages."""
+        """1 / rank of the first right passage by score + weight * logit, else 0. Only passages that have `logits` count."""
         sums = np.array(self.scores[: len(logits)]) + weight * np.array(logits)
         places = np.flatnonzero(np.array(self.right)[np.argsort(-sums, kind="stable")])
         return 1 / (1 + float(places[0])) if len(places) else 0.0
@@ -98,7 +98,7 @@ def train_reranker(
 
     It learns to tell a gold passage from wrong passages that the search with `encoder` finds. `single_turn` are single
     questions over titled passages. `start` is "verifier" or "reranker" (those of the package, for the default encoder), the
-    file of a trained one, or None for the encoder's own weights. A reranker keeps its layers.
+    file of another verifier or reranker, or None for the encoder's weights. A reranker as `start` keeps its layers.
 
     Raises:
         InputError: No question has a gold passage and a wrong one, the extra `train` is missing, or the folder is in use.
@@ -191,7 +191,7 @@ def ranked_questions(
 
 
 def draw_groups(questions: Sequence[RankedQuestion], count: int, seed: int) -> list[tuple[str, list[str]]]:
-    """Draw questions, each with a right passage and then seven wrong ones, of which the first found are drawn more often."""
+    """Draw questions, each with a right passage and then seven wrong ones. Better ranked wrong ones are drawn more often."""
     chance = np.random.default_rng(seed)
     groups: list[tuple[str, list[str]]] = []
     for number in chance.integers(len(questions), size=count):

@@ -26,7 +26,7 @@ Turn = tuple[str, str]
 
 _TURNS = (1, 2, 3, 4, 5)
 _TURN_WEIGHTS = (0.35, 0.28, 0.2, 0.11, 0.06)
-_NEAR = 12  # Earlier turns are drawn from at most this many questions of the article, the nearest before the question.
+_NEAR = 12  # Earlier turns are drawn from at most this many questions just before the question in its article.
 _UNNAMED = 0.25
 _LONG_ANSWER = 0.4
 _NO_ANSWER = 0.1
@@ -260,7 +260,7 @@ def _example(article: _Article, place: int, articles: Sequence[_Article], rng: r
         case "switch":
             other = rng.choice(others)
             history = _history(other, rng.randrange(1, len(other.questions)), rng)
-            # The target is not `full`: if the question does not name its topic, nothing in the history does.
+            # The rewrite must not name the topic (`full`) if the question does not: the history is about another topic.
             made = question, question
         case "return":
             other = rng.choice(others)

@@ -49,7 +49,7 @@ class Pair(NamedTuple):
 
 @dataclass(frozen=True)
 class VerifierSettings:
-    """Settings of a verifier's training. A pair of shares: the first at the start, the second from half-way on."""
+    """Settings of a verifier's training. Of two shares, the first holds at the start, the second from half-way on."""
 
     steps: int = 2_000  # Batches.
     batch_size: int = 32  # Pairs in a batch.

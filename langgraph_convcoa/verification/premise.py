@@ -30,7 +30,7 @@ class Piece(NamedTuple):
 
 
 class Premise(NamedTuple):
-    """The text of a premise, the indexes of its documents, the best one first, and its best sentence."""
+    """The text of a premise, the indexes of its documents (best first), and its best sentence."""
 
     text: str
     documents: tuple[int, ...]

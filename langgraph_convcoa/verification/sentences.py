@@ -71,7 +71,7 @@ _SILENCE = re.compile(rf"^(?:{'|'.join(f'(?:{form})' for form in _SILENT)})", re
 _OPENER = re.compile(
     r"^(?:(?:yes|no|well|sure|certainly|of course|unfortunately|however|but|though|still|also|and|so|additionally|sorry|"
     r"okay|ok|i'm sorry|i am sorry|apologies|i apologize|i'm afraid|as for [^,]{1,60}|in addition|beyond (?:this|that))"
-    # "No branch was closed" is a claim: a comma, a dash, a stop or "but" follows an opener.
+    # A comma, a dash, a stop or "but" must follow the opener: "No branch was closed" is a claim.
     r"(?:,|\s+[-–—]|\s+but|[!.:;])\s+(?:but\s+|that\s+)?)+",
     re.IGNORECASE,
 )
@@ -199,7 +199,7 @@ def _of_prose(text: str, start: int, end: int) -> list[Statement]:
     spans: list[list[int]] = []
     for a, b in _spans(text[start:end]):
         last = spans[-1] if spans else None
-        # Spans without an end mark or a space between them are one sentence: "Step 1) of", ".csv".
+        # Two spans are one sentence if the first has no end mark, or if no space is between them: "Step 1) of", ".csv".
         ended = last and (ENDED.search(_MARK.sub("", text[last[0] : last[1]])) or "\n" in text[last[1] : start + a])
         ended = ended or _ITEM.match(text, start + a)
         if last and not (ended and last[1] < start + a):
@@ -210,7 +210,7 @@ def _of_prose(text: str, start: int, end: int) -> list[Statement]:
 
 
 def is_sentence(text: str) -> bool:
-    """Whether a text looks like a sentence: five words or more, with a verb, or with a capital and a full stop.
+    """Whether a text looks like a sentence: five words or more, and either a verb or both a capital and a full stop.
 
     Example:
         >>> is_sentence("It was closed in 1988 by the city."), is_sentence("in 1988, by the city of Dundee")
@@ -230,7 +230,7 @@ def _spans(text: str) -> Iterator[tuple[int, int]]:
         position = 0
         for sentence in listed_sentences(line):
             start, end = sentence.start, sentence.end
-            # Text that the splitter skipped and marks after a full stop belong to the sentence before.
+            # Skipped text belongs to the sentence before, and so do citation marks after a full stop.
             if found and line[position:start].strip():
                 found[-1][1] = start
             marks = _LEADING_MARKS.match(line, start, end)

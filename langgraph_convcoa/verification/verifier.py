@@ -11,7 +11,7 @@ from langgraph_convcoa.errors import RetrievalError
 from langgraph_convcoa.retrieval.cross_encoder import SentenceTransformersPairs
 from langgraph_convcoa.text.words import content_items
 
-_LONGEST = 4_000  # Number of characters that are read of a claim or a premise.
+_LONGEST = 4_000  # Longest part of a claim or a premise that is read, in characters.
 _PREFIX = "entail"
 
 

@@ -134,7 +134,7 @@ class DuckDBTables:
         return tables
 
     def _described(self, wanted: Set[str] | None = None) -> list[Table]:
-        """The wanted tables and views of the attached database, or all tables and views of the opened one."""
+        """The `wanted` tables and views of the attached database; without `wanted`, all of the main database."""
         database = "current_database()" if wanted is None else "'given'"
         about = self._connection.execute(_ABOUT_TABLES.format(database)).fetchall()
         comments = {(schema, name): comment for schema, name, comment in about}
@@ -222,12 +222,12 @@ class SQLiteTables:
 
 @contextmanager
 def _within(seconds: float, interrupt: Callable[[], None], *failures: type[Exception]) -> Iterator[None]:
-    """Run a query in the block: TimeoutError after `seconds`, and ActionInputError for one of the `failures`."""
+    """Limit a query in the block. Raises TimeoutError after `seconds`, and ActionInputError for any of the `failures`."""
     late, done = threading.Event(), threading.Event()
 
     def watch() -> None:
         wait = min(seconds, threading.TIMEOUT_MAX)
-        # Called every second from then on, because an interrupt between two steps of a query has no effect.
+        # After the time-out the query is interrupted every second, as an interrupt between two of its steps has no effect.
         while not done.wait(wait):
             late.set()
             interrupt()
@@ -262,7 +262,7 @@ def _sheets(name: str, path: Path) -> Iterator[tuple[str, Iterator[Sequence[Any]
 
 
 def _filled(rows: Iterable[Sequence[Any]], path: Path) -> Iterator[Sequence[Any]]:
-    """The rows of a sheet. A sheet with millions of empty cells is refused: some cell lies far outside its table."""
+    """The rows of a sheet. A sheet with millions of empty cells is refused: it has a cell far away from its table."""
     cells = filled = 0
     for row in rows:
         cells += len(row)

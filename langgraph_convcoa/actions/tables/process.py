@@ -91,7 +91,7 @@ class EngineProcess:
                 self._process.end()
 
     def _open(self, *, fresh: bool = False) -> None:
-        """Start the process if there is none that can be asked. With `fresh`, always start a new one."""
+        """Start the process unless it is running and usable. With `fresh`, always start a new process."""
         if not fresh and self._process is not None and self._process.usable:
             return
         if self._closed:
@@ -131,7 +131,7 @@ class EngineProcess:
 
 
 def main() -> None:
-    """Run in the process: answer JSON requests over pipes, under limits, until the standard input ends."""
+    """Main function of the process: answer JSON requests over pipes, under limits, until the standard input ends."""
     requests, replies = pipes()
     engine: DuckDBTables | SQLiteTables | None = None
     reply: dict[str, Any]

@@ -245,7 +245,7 @@ def _postgres_limits(seconds: float) -> str:
         "lock_timeout": f"{milliseconds}",
         "idle_in_transaction_session_timeout": f"{milliseconds + 60_000}",
         "standard_conforming_strings": "on",
-        # Compiling an expression ignores the time limit.
+        # PostgreSQL's compiler of expressions ignores the time limit.
         "jit": "off",
         "work_mem": "16MB",
         "hash_mem_multiplier": "1",

@@ -117,7 +117,7 @@ def check_columns(root: exp.Expr, table_of: Callable[[exp.Table], Table | None],
 def check_growth(root: exp.Query) -> None:
     """Refuse a query whose subqueries multiply: PostgreSQL's planner copies them into each other, without limits.
 
-    A SELECT's factor is how often it uses its most frequent name. The product of all factors is bounded.
+    Each SELECT has a factor: the number of uses of its most used CTE or alias. The product of all factors is bounded.
     """
     made = {str(alias.alias) for alias in root.find_all(exp.Alias, exp.CTE)}
     growth = 1

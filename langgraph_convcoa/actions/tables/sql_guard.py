@@ -35,7 +35,7 @@ _MOST_TOKENS, _DEEPEST_BRACKETS, _DEEPEST_TREE = 6_000, 30, 200
 _STEPS, _STEPS_OF_TOKEN = 2_000, 40
 """Maximum steps of the parser: a fixed number, and more for each token. Ordinary queries take three for a token."""
 _DEEPEST_TYPES = 3
-"""Deepest nesting of brackets after type names. Each level is parsed as a type and as a function: twice the time."""
+"""Deepest nesting of brackets after type names. Each level is parsed as a type and as a function, which doubles the time."""
 _OPENING = frozenset({"L_PAREN", "L_BRACKET", "L_BRACE", "CASE"})
 _CLOSING = frozenset({"R_PAREN", "R_BRACKET", "R_BRACE", "END"})
 _LONGEST_PREFIX = 20
@@ -285,7 +285,7 @@ def _check_depth(root: exp.Expr) -> None:
 
 
 def _first_in_words(query: exp.Query) -> str:
-    """What a query with ORDER BY and LIMIT puts first, such as "highest total revenue", for the check of an answer."""
+    """Words for the first rows of a query with ORDER BY and LIMIT, such as "highest total revenue". An answer may use them."""
     order = query.args.get("order")
     if order is None or not order.expressions or query.args.get("limit") is None:
         return ""

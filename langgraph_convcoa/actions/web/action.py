@@ -34,8 +34,8 @@ from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 _log = logging.getLogger(__name__)
 _SEARCH_SECONDS = 600.0
 _EXTRACTION_SECONDS = 5.0
-_SNIPPET_SCORE = 0.1  # Score of the first snippet, less than that of any passage of a page. The n-th snippet has 1/n of it.
-_MOST_PARTS = 100  # A title with its snippet is split into fewer parts than this, because it is short.
+_SNIPPET_SCORE = 0.1  # Score of the first snippet, lower than any passage's score. The n-th snippet gets 1/n of this score.
+_MOST_PARTS = 100  # More parts than one search result can have: a title with its snippet is short.
 _MOST_PASSAGES = 60  # A look-up encodes at most this many passages. If there are more, BM25 chooses them.
 
 
@@ -59,7 +59,7 @@ class WebQuerying(BaseAction):
         cache: A file that keeps pages; None keeps them in memory.
         cache_seconds: Seconds for which a page is kept.
         limits: Limits on time, size and requests for a page.
-        guard: Replaces `allow_private`, for another way of resolving names.
+        guard: Used instead of `allow_private`; a guard can resolve host names in another way.
         name: The action's name for the planner and the chain.
         description: What the planner reads.
 
@@ -194,7 +194,7 @@ class WebRanker:
 
     @cached_property
     def _encoder(self) -> Encoder:
-        # Sub-questions of a turn often lead to the same pages.
+        # The sub-questions of a turn often lead to the same pages, so recently encoded texts are kept.
         return RecentEncoder(as_encoder(self._given), 4_000)
 
     def choose(self, results: Sequence[SearchResult], query: str, n: int) -> list[SearchResult]:

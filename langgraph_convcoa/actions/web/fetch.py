@@ -51,7 +51,7 @@ async def read_body(response: httpx.Response, max_bytes: int) -> bytes:
 
 
 class BodyDecoder:
-    """Decodes gzip in pieces and stops at a limit; httpx would first decode a whole piece.
+    """Decodes a body, plain or gzip, and stops at a limit. httpx would decode a whole chunk, however large it becomes.
 
     Raises PageError beyond `max_bytes`, before or after decoding, and for another `Content-Encoding`.
     """
@@ -173,7 +173,7 @@ class Fetcher:
         if not self._respect_robots:
             return True
         place = url.copy_with(raw_path=b"/robots.txt", fragment=None)
-        # The first page of a site asks for the rules, and its other pages wait.
+        # The first page of a site reads its robots.txt, and the other pages wait.
         async with _paused(clock, self.places(f"robots {place}", 1)):
             with self._robots_lock:
                 rules = self._robots.get(str(place))
@@ -184,7 +184,7 @@ class Fetcher:
         return rules.can_fetch(USER_AGENT, str(url))
 
     async def _ask(self, client: httpx.AsyncClient, url: httpx.URL, clock: asyncio.Timeout) -> RawPage | httpx.URL:
-        """The page, or the address that it has moved to; a request that may succeed later is repeated."""
+        """The page, or the address that it has moved to. A request that may succeed later is repeated."""
         for attempt in range(self.limits.retries + 1):
             wait, last = wait_before(attempt), attempt == self.limits.retries
             try:

@@ -1,4 +1,4 @@
-"""Pages as text without hidden characters and instructions to a model: extracted in worker processes, kept in a cache."""
+"""Text of web pages, without hidden characters and instructions to a model. Workers extract it, and a cache keeps it."""
 
 from __future__ import annotations
 
@@ -206,7 +206,7 @@ class PageReader:
 
 
 def read_page(url: str, content_type: str, charset: str, body: bytes, characters: int, pdf_pages: int) -> dict[str, str]:
-    """The fields of a `Page` (HTML, PDF or plain text), for a worker. Raises PageError if it has no text or another type.
+    """For workers: the fields of a `Page` from HTML, PDF or plain text. Raises PageError for other types or no text.
 
     Sentences that give instructions to a model, and hidden text, are left out.
     """

@@ -59,7 +59,7 @@ def page_of(identity: str) -> str:
 
 
 def resolve_pages(queries: Sequence[Query], corpus: Sequence[Document]) -> list[Query]:
-    """Replace a gold page by the passages of the page that share the most words with the answer ("yes" does not count)."""
+    """Replace a gold page by its passages that share the most words with the answer. The word "yes" does not count."""
     wanted = {query.extra[_PAGE] for query in queries if _PAGE in query.extra}
     pages: dict[str, list[Document]] = {}
     for document in corpus if wanted else ():

@@ -1,7 +1,7 @@
 """Two methods: this library's graph (the chain of action of Pan et al. 2024b, sec. 3), and LangChain's agent.
 
-A turn goes on in the conversation's thread if its history is what that thread has said. Otherwise (gold answers, or a resumed
-conversation) it starts a new thread with the history as messages.
+A turn continues the thread of its conversation if the turn's history equals the thread's turns. Otherwise (gold answers, or a
+resumed conversation) the turn starts a new thread with its history as messages.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def make_ours(
 ) -> Answerer:
     """Make the graph with the kit's model and retriever. `settings` override those of the kit.
 
-    A reply counts as malformed if the model had to be asked again, or if it did not answer a sub-question to correct.
+    A reply counts as malformed if the model had to be asked again, or if the reply lacks a requested correction.
     """
     given = {"ask_back": False, "k": kit.settings.k or kit.k, "action_timeout": _PATIENT, **(settings or {})}
     context = kit.settings.model_copy(update=given)
@@ -97,7 +97,7 @@ class _Conversations:
             out = await self._graph.ainvoke(given, config, context=self._settings, durability="exit")
             pairs = (*turn.history, (turn.question, str(out["answer"])))
         finally:
-            # The next question of the thread discards a turn that failed.
+            # A failed turn stays in the thread; the next question discards it.
             self._threads[turn.conversation] = (thread, pairs)
             if len(self._threads) > _MOST_THREADS:
                 self._saver.delete_thread(self._threads.popitem(last=False)[1][0])

@@ -193,8 +193,8 @@ async def react(asking: Asking) -> Outcome:
     """ReAct (Yao et al. 2022, section 3): n + 1 model calls for n searches, at most `Kit.max_steps`.
 
     The loop is that of the released code; without a Finish the answer is empty. Search shows passages. Lookup shows the next
-    sentence in them with a given text. A missing action is asked for in one more call, and an unknown action is observed as
-    invalid; both count as malformed. The paper asks for short answers. Here they have citations, as in history-aware RAG.
+    sentence of these passages with a given text. A missing action is asked for in one more call, and an unknown action is
+    observed as invalid; both count as malformed. The paper asks for short answers. Here answers have citations.
     """
     text = f"{REACT}\n\n{_EXAMPLE}\n\n{asking.context}Question: {asking.question}\n"
     lines: list[str] = []

@@ -185,9 +185,9 @@ def default_methods(model: RetrieverModel | None, *, index: bool = False) -> tup
 class RetrievalOptions:
     """How retrieval methods are compared: the options of `evaluate_retrieval` and `evaluate_sources`."""
 
-    methods: Sequence[str] | None = None  # Names; `default_methods` and those of `further` when None.
+    methods: Sequence[str] | None = None  # Names. When None: `default_methods` and the names in `further`.
     further: Mapping[str, BaseRetriever | Ranker] = field(default_factory=dict)  # Your own methods by name.
-    baseline: str | None = None  # Method to test the others against; `untrained` if it is measured, else the first.
+    baseline: str | None = None  # Tests are against this method. When None: `untrained` if measured, else the first.
     model: RetrieverModel | str | Path | None = None  # A trained model, measured as `trained`.
     encoder: Encoder | str | None = None
     index: str | Path | None = None  # A folder with an index that is searched instead of the passages.

@@ -62,7 +62,7 @@ def passage_pool(dataset: Dataset, distractors: Iterable[Document] = ()) -> Pool
 
 
 def index_pool(dataset: Dataset, index: Index) -> Pool:
-    """The documents of an index. A gold passage is known by the id of its document."""
+    """The documents of an index. Gold ids are compared with the ids of documents, not of their parts."""
     ids = {document_id(passage.document) for passage in read(index.snapshot())}
     asked = dataset.answerable(ids)
     return Pool(dataset.name, len(ids), asked, len(dataset.queries) - len(asked), index=index)
@@ -184,5 +184,5 @@ class _RememberingEncoder(DelegatingEncoder):
 
 
 def _first(ids: Iterable[str]) -> list[str]:
-    """The first ids, each once."""
+    """The first `_DEPTH` ids, each once."""
     return list(islice(dict.fromkeys(ids), _DEPTH))

@@ -35,7 +35,7 @@ _STAMP = (0x434F5251, 2)
 _TABLE = "CREATE TABLE replies (key BLOB PRIMARY KEY, reply TEXT, tokens INTEGER, seconds REAL)"
 # If a request has several replies, the first one stays, since it may be in use. All were paid for: their tokens add up.
 _KEEP = "INSERT INTO replies VALUES (?, ?, ?, ?) ON CONFLICT (key) DO UPDATE SET tokens = tokens + excluded.tokens"
-# Fields that differ between replies of the same text. A prompt may hold a reply, and its key must not depend on them.
+# Fields that differ between replies of the same text. A prompt may contain replies; these fields are not part of its key.
 _PASSING = ("id", "response_metadata", "usage_metadata")
 _CHARACTERS_PER_TOKEN = 4
 _Model = TypeVar("_Model", bound=BaseChatModel)
@@ -248,7 +248,7 @@ def keep_replies(model: _Model, cache: ReplyCache) -> _Model:
     if not isinstance(given, BaseChatModel):
         raise ModelError(f"an evaluation is of one chat model, not of {type(given).__name__}: give the model in it")
     kept = model.model_copy(update={"cache": cache, "disable_streaming": True})
-    # The key has the model's description, which LangChain caches. A copied one would depend on the model's earlier uses.
+    # The model's description is part of the key. LangChain's cached description would depend on the model's earlier uses.
     kept.__dict__.pop("_serialized", None)
     return kept
 
@@ -265,7 +265,7 @@ def _key(prompt: str, llm_string: str) -> bytes:
             more.pop("refusal", None)
             if not more:
                 del fields["additional_kwargs"]
-    # The 0 is in the keys of earlier releases.
+    # The 0 stays because the keys of earlier releases have it.
     material = json.dumps([messages, llm_string, 0], sort_keys=True)
     return hashlib.sha256(material.encode("utf-8", "surrogatepass")).digest()
 

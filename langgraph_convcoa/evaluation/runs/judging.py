@@ -25,7 +25,7 @@ from langgraph_convcoa.text.citation_marks import without_marks
 from langgraph_convcoa.text.clean import flat, shortened
 
 CRITERIA = ("correct", "complete", "faithful", "concise")
-"""In this order: right and to the point; has all of the reference; claims nothing unsupported; says nothing unneeded."""
+"""Demands on an answer, in this order: right and to the point; all of the reference; no unsupported claim; no padding."""
 MOST = 2  # The highest mark of a criterion; 0 is the lowest.
 _TURNS, _SAID = 3, 600
 _PASSAGES, _PASSAGE = 4, 2_000

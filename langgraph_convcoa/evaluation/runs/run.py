@@ -24,7 +24,7 @@ from langgraph_convcoa.reasoning.usage import UsageCounter
 from langgraph_convcoa.retrieval.progress import Progress, interruptions, track
 
 PATIENCE = 10  # The run ends after this many failures in a row that are `hopeless`.
-# Status codes of such failures. 429 is a spent quota or a rate limit that outlasts the retries: the run can resume later.
+# Status codes of hopeless failures. 429 is a spent quota or a rate limit that outlasts the retries: the run can resume later.
 _HOPELESS = (401, 402, 403, 404, 429)
 _T = TypeVar("_T")
 
@@ -35,7 +35,7 @@ class RunSettings:
 
     concurrency: int = 8  # conversations at the same time
     gold_history: bool = False  # earlier turns have the data's answers instead of the method's own
-    # No question is started after all replies, also those of earlier starts, cost this many tokens. None: no limit.
+    # Budget of tokens for all replies, also those of earlier starts. When it is spent, no question is started. None: no limit.
     max_tokens: int | None = None
 
     def __post_init__(self) -> None:
@@ -55,12 +55,12 @@ def run_methods(
     """Ask each method all questions that have no answer of the method in the folder.
 
     The methods go through a conversation one after another, turn by turn, so a run that stops early has the same
-    conversations for all methods. A question that fails is written down with its error. A failure that the next question would
-    meet too (a wrong key, a spent quota, no server) is not written down: the conversation waits for the next start. Ctrl-C
-    lets the questions under way finish; a second Ctrl-C stops at once.
+    conversations for all methods. A question that fails is written down with its error. A hopeless failure (a wrong key, a
+    spent quota, no server) would meet the next question too. It is not written down, and the conversation waits for a restart.
+    Ctrl-C lets the questions under way finish; a second Ctrl-C stops at once.
 
     `remembering` names the methods that keep more of a conversation than its history. Returns why the run stopped early; empty
-    if it did not. Raises ModelError after `PATIENCE` such failures in a row, or if there were only such failures.
+    if it did not. Raises ModelError after `PATIENCE` hopeless failures in a row, or if there were only hopeless failures.
     """
     with interruptions() as interrupted:
         run = _Run(methods, folder, remembering, settings or RunSettings(), notify, interrupted)

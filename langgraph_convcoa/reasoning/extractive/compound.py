@@ -34,7 +34,7 @@ _SUBJECT = re.compile(
 
 
 def split_question(question: str, limit: int = 6) -> list[str]:
-    """Split a question into sub-questions, in order. Without a certain seam the question stays whole.
+    """Split a question at its seams into sub-questions, in order. A question without a seam stays whole.
 
     Seams are a question mark inside the text, "and" before a question word if both sides are whole questions, and
     "compare X and Y" / "the difference between X and Y". A pronoun in a later part is replaced by the subject of an earlier
@@ -122,7 +122,7 @@ def _resolved(parts: list[str]) -> list[str]:
 
 def _meant(part: str, pronouns: list[re.Match[str]], asked: re.Match[str] | None) -> str:
     """What the only pronoun of a part stands for, or ""."""
-    # If a part has a name of its own, its pronoun may stand for it. "When was it?" asks about the event, not the name.
+    # If a part has a name, its pronoun may stand for that name. "When was it?" asks about the event, not the subject.
     if (
         asked is None
         or len(pronouns) != 1

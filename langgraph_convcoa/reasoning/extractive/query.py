@@ -102,7 +102,7 @@ def make_query(question: str, history: Sequence[tuple[str, str]] = ()) -> Query:
 def stands_alone(question: str) -> bool:
     """Whether a question can be understood without the conversation, judged by its words.
 
-    It has no pronoun. It is "What is X?", or has two content words, and also a name if there is a "the", which may point back.
+    It must have no pronoun, and be "What is X?" or have two content words. With "the", which may point back, also a name.
     """
     if leans_on_conversation(question):
         return False
@@ -135,7 +135,7 @@ def asks_to_compute(question: str) -> bool:
 
 
 def of_kind(kind: AnswerType, tokens: Sequence[Token], known: Collection[str] = ()) -> list[bool]:
-    """Whether each token of a sentence is of the wanted kind and new: none of its stems is in `known`, those of the question.
+    """Whether each token of a sentence is of the wanted kind, and has no stem in `known`, the stems of the question.
 
     Example:
         >>> from langgraph_convcoa.reasoning.extractive.reading import tokens_of

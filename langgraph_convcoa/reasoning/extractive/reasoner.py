@@ -81,7 +81,7 @@ class ExtractiveReasoner(Reasoner):
             return ActionChain(optimized_question=request.question, draft_answer=_greeting(request.question, request.actions))
         if special := [name for name, is_one in request.recognised.items() if is_one]:
             node = ActionNode(action=special[0], sub_question=request.question, missing=True)
-            # Such a question may be recognised only by the conversation before it.
+            # An action may recognise a question only by the conversation before it.
             return ActionChain(optimized_question=request.question, nodes=(node,), self_contained=False)
         actions = {name: about for name, about in request.actions.items() if name not in request.recognised}
         parts = split_question(request.question, max(1, request.max_sub_questions))
@@ -125,7 +125,7 @@ class ExtractiveReasoner(Reasoner):
         return Correction(item.index, clip(best, ranking.query, self.max_words), reason, score=min(best.coverage, 1.0))
 
     def _answer(self, request: CorrectRequest, found: Mapping[int, _Ranking]) -> str:
-        """The best sentences of every solved sub-question, each with its [n], and a note for each one without an answer.
+        """The best sentences of every solved sub-question, with their [n], and a note for each sub-question without an answer.
 
         `found` holds the rankings of the sub-questions that were corrected, by their place in the chain.
         """
@@ -190,7 +190,7 @@ class ExtractiveReasoner(Reasoner):
         return [replace(q, document=_place(ranking.evidence[q.document], request.evidence)) for q in chosen]
 
     def _by_score(self, question: str, request: CorrectRequest, places: Iterable[int]) -> _Ranking:
-        """Rank sentences, with the evidence in the order of the retrieval: by score, or by number after an evidence graph."""
+        """Rank the sentences of the evidence in its order of retrieval: by score or, after an evidence graph, by place."""
         # Verification has put the document of the short answer first.
         evidence = [request.evidence[place] for place in places]
         if any("graph_path" in document.metadata for document in evidence):
@@ -333,7 +333,7 @@ def _failure(item: ChainItem, parts: int) -> str:
 
 
 def _share(needs: Sequence[int], budget: int) -> int:
-    """Words for the first part: its need and an equal part of the rest, or a proportional part of a small budget."""
+    """Words for the first part: its need and an equal share of the words left over. A small budget is shared by need."""
     rest = budget - sum(needs)
     return max(2, needs[0] + rest // len(needs) if rest >= 0 else budget * needs[0] // sum(needs))
 

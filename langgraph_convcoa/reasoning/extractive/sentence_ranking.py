@@ -22,9 +22,9 @@ ENCODED = 8  # Number of sentences that are encoded: those that match best by th
 LEANING_TYPE_WEIGHT = 2.0  # Cost of lacking a word of the wanted kind, for a question that depends on the conversation.
 REPEATED_WEIGHT = 1.5  # Cost of a sentence that the previous answer contains, for a question that depends on the conversation.
 COMPLETE = 0.99  # A sentence with this share of the question's words counts as holding all of them.
-SHORT = 3  # Words of a short question.
+SHORT = 3  # A question with at most this many words is short.
 CLOSE, CLOSE_TO_NAME, NEAR_ENOUGH = 0.6, 0.48, 0.3
-"""Lowest cosine for a sentence that lacks words of the question: a short one, a short one with a name, a longer one."""
+"""Lowest cosine of a sentence that lacks words of a short question, a short question with a name, or a longer question."""
 _TYPE = SENTENCE_FEATURES.index("a word of the wanted type")
 
 
@@ -72,7 +72,7 @@ def rank_sentences(
     for number, (passage, document) in enumerate(zip(passages, evidence, strict=True)):
         share = shares[number] if shares else 1.0
         coverage = _share(about, passage.stems)
-        # The score of a passage that the evidence graph raised says little.
+        # If the evidence graph raised a passage, its score says little.
         scored = best > 0 and "score" in document.metadata and "graph_path" not in document.metadata
         score = max(passage_score(document) / best, 0.0) if scored else 1.0
         window = " ".join(str(document.metadata.get("quote") or "").split())
@@ -117,9 +117,9 @@ def rank_sentences(
 def is_about(query: Query, candidate: Candidate) -> bool:
     """Whether a sentence with its neighbours, heading and title is about what the question asks.
 
-    The sentence holds all words of the question, or its meaning is close. For a short question it must be closer, and hold
-    half of the words. Without an encoder every meaning counts as close. A question that depends on the conversation has too
-    few words of its own: every sentence passes.
+    The sentence holds all words of the question, or its meaning is close. For a short question the meaning must be closer,
+    and the sentence must hold half of the words. Without an encoder every meaning counts as close. If the question depends
+    on the conversation, it has too few words of its own, and every sentence passes.
     """
     if query.leans or not query.asked or candidate.held >= COMPLETE:
         return True

@@ -1,9 +1,9 @@
 """Weights of the sentence ranking and of the quotes, fitted on questions of SQuAD 2.0's training part.
 
-Sentences (1,700 questions, `python -m experiments.sentence_ranking DATA/squad2`): they come from ten passages that were
-retrieved from the whole corpus. A sentence of the gold passage that holds the answer is right. The loss of a question is the
-negative log of the right sentences' share of a softmax over all sentences. Words: by logistic regression; the words of the
-answer in these sentences are right. No question of the dev part was used.
+Weights of sentences (1,700 questions, `python -m experiments.sentence_ranking DATA/squad2`): all sentences of ten passages
+retrieved from the whole corpus are compared. Right sentences are in the gold passage and hold the answer. The loss of a
+question is the negative log of the right sentences' share of a softmax, and an L2 penalty. Weights of words: logistic
+regression on the words of right sentences; words of the answer are right. No question of the dev part was used.
 """
 
 from __future__ import annotations

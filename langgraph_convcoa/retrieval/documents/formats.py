@@ -45,7 +45,7 @@ class Piece:
 
     text: str
     title: str = ""
-    key: str = ""  # Distinguishes it from the file's other texts.
+    key: str = ""  # Distinguishes this text from the file's other texts.
     own_id: bool = False  # True if the key is an id that the user gave.
     metadata: dict[str, Any] = field(default_factory=dict)  # Its page or row.
     date: str = ""  # When a PDF was made, as YYYY-MM-DD.
@@ -116,7 +116,7 @@ def _csv_rows(text: str, delimiter: str) -> Any:
 
 
 def _csv_fit(text: str, delimiter: str) -> tuple[bool, int]:
-    """True if this delimiter gives the first rows an equal number of cells, above one. Also the header's number of cells."""
+    """Return whether this delimiter gives the first rows equally many cells, above one, and the header's number of cells."""
     with suppress(csv.Error):
         sizes = [len(row) for row in islice(_csv_rows(text, delimiter), _CSV_TRIED) if row]
         return len(set(sizes)) == 1 < sizes[0], sizes[0] if sizes else 0
@@ -199,7 +199,7 @@ def _row(row: Any, place: str, key: str) -> Piece:
 def read_pdf(
     stream: BinaryIO, max_characters: int, max_pages: int | None = None, pictures_until: float | None = None
 ) -> Iterator[Piece]:
-    """The text of each page of a PDF, with its page number from 1; the page that exceeds `max_characters` is the last.
+    """The text of each page of a PDF, with its page number from 1. Reading stops once there are over `max_characters`.
 
     Pages that are pictures are read until `pictures_until` (`time.monotonic`). A final piece names pages without text.
     DocumentError if the file is encrypted or broken, or has no text.

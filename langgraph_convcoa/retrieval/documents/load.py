@@ -125,9 +125,9 @@ def read_file(
 class Spool:
     """A new file to which a worker writes the texts of a document file, and the limits for these texts."""
 
-    path: Path  # Not created if the document file is small: it is read directly.
-    seconds: float = math.inf  # Most processor time that reading may take.
-    texts: float = math.inf  # Most texts in the file.
+    path: Path  # The new file; not created for a small document file, which is read directly.
+    seconds: float = math.inf  # Limit for the processor time of reading.
+    texts: float = math.inf  # Largest number of texts in the file.
     progress: Callable[[int, int], None] = lambda _done, _total: None  # Called with the bytes read so far, and all bytes.
 
 
@@ -173,7 +173,7 @@ class Skipped:
             self.part(name, reason)
 
     def end(self, read: int) -> None:
-        """Log the number of skipped files; `read` files are of kinds that can be read."""
+        """Log the number of skipped files; `read` is the number of files of kinds that can be read."""
         if self.part is _log_skipped and self._count:
             more = f", {self._others - _OTHERS_NAMED} of them not named" if self._others > _OTHERS_NAMED else ""
             logger.warning("skipped: %d of %d files%s", self._count, read + self._others, more)
@@ -207,7 +207,7 @@ class DocumentFiles:
         return {file.relative_to(self._folder).as_posix(): file for file in _files(self._root, skipped)}
 
     def pieces(self, name: str, told: Told) -> list[Piece]:
-        """The texts of a file that are not blank; DocumentError if it cannot be read, or the files together hold too much."""
+        """The texts of a file that are not blank; DocumentError if the file is unreadable, or the files exceed `max_bytes`."""
         file = self._folder / name
         left = self._max_bytes - self._used
         pieces, used = _read(file, suffix_of(file), None if self.single else self._folder, left, self._workers)

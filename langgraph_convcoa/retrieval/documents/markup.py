@@ -28,11 +28,11 @@ _BLOCK_TAGS = frozenset({
 })  # fmt: skip
 _LARGEST_MARKDOWN = 2_000_000
 _FRONT_MATTER = re.compile(r"\A---[ \t]*\n(.*?)\n(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
-_FEWEST_FACTS, _MOST_FACTS = 3, 500  # Fewest rows of an infobox, and most table rows that are examined.
+_FEWEST_FACTS, _MOST_FACTS = 3, 500  # Lowest number of rows in an infobox; limit of table rows that are examined.
 _MOST_UNCLOSED = 10  # This many unclosed tags and comments are read as text; after them all tags are removed.
 _TAG = re.compile(r"<[^<>]*>?")
 _MAX_NODES = 12_000
-"""Most elements and attributes of a web page that are read; the time for the main text grows with their square."""
+"""Limit of elements and attributes that are read of a web page; the time for the main text grows with their square."""
 _UNSEEN_TAGS = frozenset({"noscript", "template", "nav"})
 _UNSEEN_STYLE = re.compile(
     r"display\s*:\s*none|visibility\s*:\s*hidden|font-size\s*:\s*0(?![.\d])|opacity\s*:\s*0(?![.\d])|text-indent\s*:\s*-\d{3}",
@@ -47,7 +47,7 @@ _ESCAPED = re.compile(r"iso-2022")
 _META = re.compile(
     rb"<meta[^>]{0,200}?charset\s*=\s*[\"']?\s*([A-Za-z0-9_:-]{2,30})|encoding=[\"']([A-Za-z0-9_:-]{2,30})", re.I
 )
-_ENOUGH = 32  # Fewest bytes outside ASCII with which a character set is guessed.
+_ENOUGH = 32  # A character set is guessed from at least this many bytes outside ASCII.
 _TITLE_FIELD = re.compile(r"^title:[ \t]*[\"']?(.+?)[\"']?[ \t]*$", re.MULTILINE | re.IGNORECASE)
 
 
@@ -272,7 +272,7 @@ def decode_page(body: bytes, declared: str = "") -> str:
     match = _META.search(body[:4_096])
     named = [declared, (match[1] or match[2]).decode("ascii") if match else ""]
     charsets = [name.strip().lower() for name in named]
-    # Bytes that are valid UTF-8 are UTF-8, except in character sets of ASCII bytes (ISO-2022) or with zeros (UTF-16).
+    # Valid UTF-8 counts as UTF-8, unless the page has zero bytes (UTF-16) or declares ISO-2022, which is ASCII bytes.
     zeros = b"\x00" in body[:4_096]
     first = [name for name in charsets if (_WIDE if zeros else _ESCAPED).match(name)]
     others = [name for name in charsets if not _WIDE.match(name)]

@@ -41,7 +41,7 @@ class EndedError(Exception):
 
 
 class Child:
-    """A process that runs `call`, which calls a function of `module`. That function reads its messages from `pipes`.
+    """A process that runs `call`, a call of a function in `module`. The function reads its messages from `pipes`.
 
     A message is its length in 8 bytes, then JSON with encoded bytes. So a process that a document has taken over cannot make
     this process run code. The process gets only environment variables for paths, language and time zone, and no signals of the
@@ -74,7 +74,7 @@ class Child:
 
     def ask(self, message: Any, seconds: float) -> Any:
         """Return the reply to a message. If there is no reply within `seconds`, kill the process and raise EndedError."""
-        # The timer's thread may end later than this object, so it knows the process only.
+        # The timer's thread may end later than this object, so it holds the process only.
         late, process = threading.Event(), self._process
 
         def stop() -> None:

@@ -45,9 +45,9 @@ class Links:
 def linked(contents: Contents) -> Links:
     """Make the graph of the names in passages.
 
-    An entity is a title. It is linked to its passages, and to the passages that name it, with more weight if few do. A name
-    from the metadata is also an entity. So is a name in 2 to 10 passages; its links have less weight, and lead only to
-    passages with a unique title.
+    An entity is a title. It is linked to its passages, and to the passages that name it: the fewer they are, the greater
+    the weight. A name from the metadata is also an entity. So is a name in 2 to 10 passages; its links have less weight, and
+    lead only to passages with a unique title.
     """
     n = len(contents.titles)
     titled = np.flatnonzero(contents.titles)
@@ -58,7 +58,7 @@ def linked(contents: Contents) -> Links:
     others, names, given = _names(contents, titles, articles)
     entities, certain = np.unique(np.concatenate([titles, names])), np.union1d(titles, given)
     m = max(len(entities), 1)
-    # A link as one number: its passage times m plus its entity.
+    # A link is one number: the passage's number times m, plus the entity's number.
     own = titled * m + np.searchsorted(entities, contents.titles[titled])
     found = np.concatenate([rows, others]) * m + np.searchsorted(entities, np.concatenate([hashes, names]))
     mentions = np.setdiff1d(found, own)

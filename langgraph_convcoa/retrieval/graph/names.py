@@ -19,7 +19,7 @@ from langgraph_convcoa.text.words import STOP_WORDS, word_matches
 Hashes = npt.NDArray[np.int64]  # Hashes of words, names and titles. They are even; a marked hash has the lowest bit set.
 Numbers = npt.NDArray[np.int64]
 
-LONGEST = 8  # Most words of a name.
+LONGEST = 8  # Largest number of words in a name.
 _FACTOR = 6364136223846793005
 _MASK = 2**64 - 1
 # The "(film)" of "Ed Wood (film)" is not part of the name in texts.
@@ -32,7 +32,7 @@ class Names(NamedTuple):
     """The names in a passage."""
 
     tokens: Hashes  # Hash of each word of the text; marked if the word does not begin in lower case.
-    names: Hashes  # Hashes of runs of capitalised words and of names from the metadata, once each; the latter are marked.
+    names: Hashes  # Hashes of runs of capitalised words, and marked hashes of names from the metadata; once each.
     title: int  # Hash of the title without brackets at its end; 0 if it cannot be found in texts.
     words: int  # Number of words of the title.
     first: int  # Hash of the title's first word, unmarked.
@@ -103,7 +103,7 @@ def name_hash(name: str) -> int:
 
 
 def joined_hashes(tokens: Hashes, size: int, starts: npt.NDArray[np.int64]) -> Hashes:
-    """The hashes of the names of `size` words that begin at these places of unmarked tokens."""
+    """Hash the names of `size` words that begin at the places `starts` of the unmarked tokens."""
     joined = np.full(len(starts), size, dtype=np.uint64)
     unsigned = tokens.view(np.uint64)
     for place in range(size):
@@ -125,7 +125,7 @@ class _Word(NamedTuple):
     start: int
     stop: int
     capital: bool
-    owner: bool  # True if it ended in 's.
+    owner: bool  # True if the word ended in 's.
     source: str
 
 

@@ -37,7 +37,7 @@ class Walk:
     def path(self, passage: int, document: Callable[[int], Document]) -> list[str]:
         """The way that brought a passage the most mass: "question", then titles of passages and, in quotation marks, names.
 
-        Empty if links did not raise the passage. A name is stored as a hash; its text comes from the passages beside it.
+        Empty if links did not raise the passage. A name is stored as a hash; its text is taken from a neighbour in the path.
         """
         n, trail = self.links.passages, self._trail(passage)
         path = ["question"]

@@ -166,7 +166,7 @@ def _weighted(tokens: npt.NDArray[np.int32], offsets: npt.NDArray[np.int64], wor
 
 
 def idf(passages: int, found: Any) -> Any:
-    """The weight of a word, or of several words, that occurs in `found` of the passages."""
+    """The weight of a word that is in `found` of the passages; or an array of weights for an array `found`."""
     return np.log1p((passages - found + 0.5) / (found + 0.5))
 
 

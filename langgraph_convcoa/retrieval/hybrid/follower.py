@@ -104,7 +104,7 @@ class Follower(Generic[_Index]):
         self._index: _Index | None = None
         self._saved = 0
         self._view: View | None = None
-        # For the view: the passage of each entry, or _GONE; the new passages; the entries whose passage is gone.
+        # Compared with the view: each entry's passage number or _GONE, the new passages, and the entries without a passage.
         self._numbers, self._new, self._gone = _NONE, _NONE, _NONE
 
     def _fits(self, index: _Index, view: View) -> bool:

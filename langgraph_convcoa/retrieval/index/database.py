@@ -78,7 +78,7 @@ class Block:
 
     first: int  # first row
     sizes: npt.NDArray[np.int32] = field(default_factory=lambda: np.zeros(0, dtype=np.int32))  # rows of each passage
-    # From 1, never reused, in rising order; negative for deleted passages.
+    # Keys of the passages: 1 or more, never reused, in rising order; negative for deleted passages.
     keys: Numbers = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     scales: npt.NDArray[np.float32] = field(default_factory=lambda: np.zeros(0, dtype=np.float32))  # scales of int8 rows
     patterns: int = 0  # CRC-32 of the rows
@@ -122,7 +122,7 @@ def shrink(folder: Path) -> None:
 
 @contextmanager
 def reading(folder: Path) -> Iterator[Transaction]:
-    """A block that reads one state of the database."""
+    """Open the database for a `with` block that reads one state of it."""
     with _connected(folder) as connection:
         connection.execute("BEGIN")
         yield Transaction(connection, folder)
@@ -130,7 +130,7 @@ def reading(folder: Path) -> Iterator[Transaction]:
 
 @contextmanager
 def writing(folder: Path, *, create: bool = False) -> Iterator[Transaction]:
-    """A block whose changes are committed if it ends without an error."""
+    """Open the database for a `with` block; its changes are committed if it ends without an error."""
     with _connected(folder, create=create) as connection:
         connection.execute("PRAGMA synchronous=EXTRA")
         # Deleted text is overwritten in the file.
@@ -175,12 +175,12 @@ class Transaction:
             return _head(row[0])
 
     def put_head(self, head: Head) -> None:
-        """Store the head, with its number of commits raised by one."""
+        """Store the head, with its count of commits increased by one."""
         body = json.dumps(asdict(replace(head, commits=head.commits + 1)))
         self._connection.execute("INSERT OR REPLACE INTO head VALUES (1, ?, ?)", (body, _checksum(body)))
 
     def blocks(self) -> list[Block]:
-        """All blocks of the pattern file in order; they must be complete."""
+        """All blocks of the pattern file in order; RetrievalError if one is missing."""
         end = 0
         found = [self._block(row) for row in self._connection.execute("SELECT * FROM blocks ORDER BY first")]
         for block in found:
@@ -306,12 +306,12 @@ class Transaction:
 
 
 def _head(text: str) -> Head:
-    """Parse the head of a row; ValueError if it is not valid, even if its checksum is right."""
+    """Parse the text of a head; ValueError if a value is invalid, even if the checksum is right."""
     head = _HEADS.validate_json(text, strict=True)
     counts = (head.dimension - 1, head.rows, head.next_key - 1, head.commits)
     if not all(0 <= count < 2**53 for count in counts) or (head.rows and not _FILE.fullmatch(head.file)):
         raise ValueError("a count or the file is out of range")
-    # Earlier versions had an approximate search.
+    # Saved by earlier releases, which had an approximate search.
     head.settings.pop("approximate", None)
     return head
 

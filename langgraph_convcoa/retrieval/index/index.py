@@ -35,7 +35,7 @@ from langgraph_convcoa.retrieval.progress import Progress, track
 from langgraph_convcoa.retrieval.scoring.patterns import Patterns, PatternType
 
 _LOGGER = logging.getLogger(__name__)
-# Files of the BM25 index and the evidence graph. Passages missing in a file are read at the first query that needs it.
+# Files of the BM25 index and the evidence graph. Passages missing in a file are read at the first query that needs the file.
 LEXICAL_FILE, GRAPH_FILE = "lexical.safetensors", "graph.safetensors"
 _KEPT_MASKS = 16
 _OPENINGS = 5
@@ -150,7 +150,7 @@ class Snapshot:
     def allowed(self, condition: Filter | None) -> npt.NDArray[np.bool_] | None:
         """(n,), True for the passages that are not deleted and meet the condition; None if all do.
 
-        A mapping needs all metadata, and a function needs all passages. The results of the last mappings are kept.
+        A mapping is compared with all metadata; a function reads all passages. The results of the last mappings are kept.
         """
         if condition is None:
             return self.alive
@@ -243,7 +243,7 @@ class Index(Corpus):
         cache: PatternCache | None = None,
         progress: Progress = False,
     ) -> Iterator[Committed]:
-        """Add documents in batches of up to 256; each yielded result is on the disk. Memory use is that of a batch.
+        """Add documents in batches of up to 256; each yielded result is on the disk. Memory use is that of one batch.
 
         A document with the same id and content as a stored one is skipped without being encoded, so a killed run can be run
         again. After an error earlier batches stay. Otherwise as `Corpus.ingest`.
@@ -352,8 +352,8 @@ def open_or_create(
 ) -> Index:
     """Open the index in a folder, or make an empty one with a retriever's settings (see `write_index`).
 
-    An existing index only gets the settings of the graph. RetrievalError if it has another encoder or type, or cannot be
-    opened or made.
+    An existing index keeps its settings, except those of the graph. RetrievalError if it has another encoder or type, or
+    cannot be opened or made.
     """
     settings = settings or {}
     if not exists(Path(path)):

@@ -40,13 +40,13 @@ from langgraph_convcoa.retrieval.index.database import (
 from langgraph_convcoa.retrieval.memory_corpus import Memory
 from langgraph_convcoa.retrieval.scoring.patterns import Patterns, PatternType, encode_patterns
 
-# Most rows of a block, unless a single passage has more. Each block has one checksum.
+# Largest number of rows in a block, unless a single passage has more. Each block has one checksum.
 BLOCK_ROWS = 4096
 _PASSAGES_AT_ONCE = 2048
 _LOCK = "writer.lock"
 # Files that an unfinished first save leaves.
 _REMAINS = re.compile(rf"patterns\.\d+\.bin|{re.escape(_LOCK)}|{re.escape(DATABASE)}(-journal)?")
-# Embeddings without a model name get a name with this ending, which differs in each process.
+# Embeddings without a model name get a name with this ending. The ending differs in each process.
 _UNNAMED = re.compile(r":[0-9a-f]{32}$")
 
 
@@ -138,7 +138,7 @@ def _prepare(folder: Path) -> None:
     """Make a folder for an index if it is missing; RetrievalError if it holds other files."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        # Users may keep files in the folder of an index.
+        # Users may keep other files in the folder of an existing index.
         names = [] if exists(folder) else sorted(file.name for file in folder.iterdir())
     except OSError as error:
         raise RetrievalError(f"The folder {folder} cannot be used for an index ({error.strerror}); name another.") from error
@@ -179,7 +179,7 @@ def _put_file(database: Transaction, folder: Path, head: Head, view: View, keys:
 
 
 def _put_patterns(database: Transaction, folder: Path, head: Head, patterns: Patterns, keys: Numbers) -> Head:
-    """Append the patterns of passages with these keys, and store their blocks; returns the head with the new rows."""
+    """Append the patterns of passages with these keys and store their blocks; returns the head with the new count of rows."""
     _write_rows(folder, head, patterns.values.reshape(-1).view(np.uint8).data)
     for block in _blocks(patterns, keys, database.last_block()):
         database.put_block(block)
@@ -207,7 +207,7 @@ def _write_rows(folder: Path, head: Head, data: bytes | memoryview) -> None:
 
 
 def _blocks(patterns: Patterns, keys: Numbers, block: Block) -> Iterator[Block]:
-    """Divide patterns into blocks; the first of them extends `block`, the last stored one, if it has room."""
+    """Divide patterns into blocks. The first block extends the last stored block (`block`) if that has room."""
     ends = patterns.offsets[1:]
     start = row = 0
     while start < len(ends):

@@ -151,7 +151,7 @@ def default_model() -> RetrieverModel | None:
 def model_for(model: RetrieverModel | str | None, encoder: Encoder) -> RetrieverModel | None:
     """Return the model that a name ("default", "untrained") means for an encoder; the encoder is not loaded.
 
-    None means the default model with the default encoder, and no model with others. InputError for "default" with others.
+    None means the default model for the default encoder, else no model. InputError for "default" with another encoder.
     """
     if isinstance(model, RetrieverModel):
         return model

@@ -22,7 +22,7 @@ _WORTH_THREADS = 1_000_000
 # The products of a group of queries take at most this many bytes, or a sixteenth of the patterns' bytes if that is more.
 _PRODUCT_BYTES = 64 * 2**20
 _SHARE = 16
-# If a filter leaves fewer bytes of patterns than this, they are copied and searched alone.
+# If a filter leaves fewer bytes of patterns than this, the remaining patterns are copied and searched alone.
 _COPIED_BYTES = 16 * 2**20
 # Largest error of a float32 bound, relative to the product of the lengths.
 _ROUNDING = 1e-6
@@ -178,7 +178,7 @@ def sparsemax(scores: npt.NDArray[Any], *, beta: float = 1.0, mask: npt.NDArray[
 
 
 def _rank(exact: Callable[[Rows], Scores], bounds: Vectors, k: int, pool: int, wanted: int, rounding: float) -> Ranking:
-    """Score sets in the order of their bounds (n,), `wanted` at first, until no bound left reaches the k-th score."""
+    """Score sets, largest bounds (n,) first, until no bound left reaches the k-th score; `wanted` sets are tried first."""
     n, wanted = len(bounds), min(pool, wanted)
     while True:
         # The passages with the largest bounds, best first, and the next one, whose bound is the best of those not scored.

@@ -8,7 +8,7 @@ for a guess that the evidence supports, -1 for an unsupported guess that is not 
 Cases that the paper leaves open:
 
 - **Declined.** A sub-question without a guess earns 0.
-- **Corrected.** A guess that another answer replaced earns 0, also if that is only the nearest fact (`partial`).
+- **Corrected.** A guess that was replaced earns 0, even if the new answer is only the nearest fact (`partial`).
 - **Recalled, failed.** A sub-question that the knowledge set answered, or whose look-up failed, earns 0.
 - **No sub-question.** An empty chain is one look-up of the question. If the plan has an answer, the answer is judged as a
   guess (n = 1). If not, the mean of R_sub is 0.
@@ -115,7 +115,7 @@ class Environment:
         [action] = as_actions(retriever, None)
         if isinstance(reasoner, BaseChatModel):
             reasoner = ChatModelReasoner(reasoner)
-        # Nobody would answer a question back.
+        # Turns must not end with a question to the user, since nobody would answer.
         settings: dict[str, Any] = {**(PAPER_FORM if context is None else context), "ask_back": False}
         played = PlayedPlan(reasoner or ExtractiveReasoner(getattr(action, "encoder", None)))
         self._graph = build_graph(actions=[action], reasoner=played, context=settings).compile()
@@ -135,7 +135,7 @@ class Environment:
         raise InputError(f"No plan is asked for {question[:80]!r}: leave the question out.")
 
     async def play(self, plan: str, question: str, history: History = ()) -> ConvCoAOutput:
-        """The output of a turn with this plan, which is read as tolerantly as in a graph. `usage` lacks the plan's call."""
+        """The output of a turn with this plan. The plan is read as tolerantly as in a graph; `usage` lacks its call."""
         config: RunnableConfig = {"configurable": {_PLAN: plan}}
         output: ConvCoAOutput = await self._graph.ainvoke({"messages": _messages(question, history)}, config)  # type: ignore[assignment]
         return output

@@ -48,7 +48,7 @@ class PlannerTraining:
 
 
 def check_planner_folder(out: str | Path, *, resume: bool = False) -> None:
-    """Check before anything is loaded: the packages, the planner's folder, and the unfinished training beside it."""
+    """Check the packages, the planner's folder and the unfinished training beside it, before anything is loaded."""
     require("training a planner", "grpo", "trl", "peft", "accelerate", "datasets")
     place = Path(out)
     if place.exists() and (not place.is_dir() or (any(place.iterdir()) and not (place / CONFIG).is_file())):
