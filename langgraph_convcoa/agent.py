@@ -26,11 +26,11 @@ from langgraph_convcoa.chain import chain_item
 from langgraph_convcoa.errors import InputError, ModelError, one_of
 from langgraph_convcoa.memory.knowledge_set import Citation
 from langgraph_convcoa.nodes.answer import citation_annotations, citation_of
-from langgraph_convcoa.nodes.correct import apply_to_answer
-from langgraph_convcoa.nodes.runtime import emit, is_followed, show
+from langgraph_convcoa.nodes.runtime import emit
+from langgraph_convcoa.nodes.verify import apply_to_answer
 from langgraph_convcoa.reasoning.base import Corrected, CorrectRequest, Unsolved
 from langgraph_convcoa.reasoning.chat_model import ChatModelReasoner
-from langgraph_convcoa.reasoning.streaming import SentenceGate
+from langgraph_convcoa.reasoning.streaming import SentenceGate, is_followed, show
 from langgraph_convcoa.retrieval.query.conversation_state import history_pairs
 from langgraph_convcoa.state import finding, merge_findings
 from langgraph_convcoa.text.citation_marks import CitationFilter

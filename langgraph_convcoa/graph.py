@@ -1,13 +1,28 @@
 """The graph: one conversational turn as a state machine (Pan et al. 2024b, section 3, Pan et al. 2024a, algorithm 1).
 
-To follow a question, read `build_graph` and the routers below it, then `nodes/plan.py` (recall, look, plan and the nodes of
-the actions), `reasoning/chat_model.py` (the model calls), `nodes/verify.py` with `verification/answer_check.py`,
-`nodes/correct.py` and `nodes/answer.py` (answer and remember). `state.py` has the fields of the state.
+Eight files tell what becomes of a question; read them in this order, each from top to bottom.
+
+1. This file: `build_graph` wires the nodes, and the routers below it choose the next node.
+2. `state.py`: the fields of the state. `merge_findings` numbers the evidence for prompts, checks and citations.
+3. `nodes/plan.py`: `recall` reads the question, `look` asks the retriever for it, `plan` asks the model, and `act` asks the
+   retriever for one sub-question.
+4. `reasoning/chat_model.py`: what a model is sent, and what is read from its reply.
+5. `reasoning/prompts.md`: `plan_evidence` is the prompt of the first call, `correct` that of the second.
+6. `nodes/verify.py`: `verify` judges the answer, or the guesses; `correct` asks the model for what is left open.
+7. `verification/answer_check.py`: which sentences of an answer stand, and which citations they keep.
+8. `nodes/answer.py`: `answer` numbers the citations, `remember` saves the round.
+
+One call: the model's reply is an answer, each of its sentences stands, and `after_verify` goes to `answer`. Two calls: the
+reply is a chain of two sub-questions, which are looked up in parallel; `verify` finds them unsolved, since they have no guess,
+and `after_verify` goes to `correct`, whose reply has their answers and the final answer.
+Other files change nothing here: `nodes/approve.py` (a person decides), `nodes/runtime.py` (costs and events), `memory/` (empty
+at the first question), `actions/` (calls the retriever), `context.py` (settings with their defaults).
 """
 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -22,16 +37,12 @@ from pydantic import ValidationError
 from langgraph_convcoa.actions.base import Action
 from langgraph_convcoa.actions.knowledge import Retriever
 from langgraph_convcoa.actions.runner import ActionRunner, as_actions, is_transient
-from langgraph_convcoa.chain import SOLVED, chain_item
+from langgraph_convcoa.chain import SOLVED, ChainItem, chain_item
 from langgraph_convcoa.context import ConvCoAContext, check_approve, context_of
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.memory.conversation_memory import ConversationMemory
-from langgraph_convcoa.nodes.answer import answer, remember
-from langgraph_convcoa.nodes.approve import approve, with_approval, without_look_ups
-from langgraph_convcoa.nodes.correct import acorrect, arepair, broken_inputs, correct, repair
-from langgraph_convcoa.nodes.plan import aact, act, act_failed, alook, aplan, look, plan, planned_look_ups, recall, to_action
-from langgraph_convcoa.nodes.runtime import GraphParts, as_node
-from langgraph_convcoa.nodes.verify import verify
+from langgraph_convcoa.nodes import answer, approve, plan, verify
+from langgraph_convcoa.nodes.runtime import as_node
 from langgraph_convcoa.reasoning.base import Reasoner
 from langgraph_convcoa.reasoning.chat_model import ChatModelReasoner
 from langgraph_convcoa.reasoning.extractive.reasoner import ExtractiveReasoner
@@ -43,11 +54,13 @@ from langgraph_convcoa.state import (
     ConvCoAInput,
     ConvCoAOutput,
     ConvCoAState,
+    GraphParts,
+    PlannedNode,
+    clarification_of,
     merge_findings,
     pairs_of,
     question_of,
 )
-from langgraph_convcoa.text.words import content_words
 from langgraph_convcoa.verification.trained import as_verifier
 from langgraph_convcoa.verification.verifier import Verifier
 
@@ -140,25 +153,26 @@ def build_graph(
     def add(name: str, work: Callable[..., Any], awork: Callable[..., Any] | None = None, **options: Any) -> None:
         graph.add_node(name, as_node(parts, name, work, awork), **options)
 
-    add("recall", recall)
-    add("look", look, alook)
-    add("plan", plan, aplan)
-    add("approve", approve, destinations=(*names, "verify", "answer", "remember"))
-    add("verify", verify)
+    add("recall", plan.recall)
+    add("look", plan.look, plan.alook)
+    add("plan", plan.plan, plan.aplan)
+    add("approve", approve.approve)
+    add("verify", verify.verify)
     if repaired:
-        add("repair", repair, arepair)
-    add("correct", correct, acorrect)
-    add("answer", answer)
-    add("remember", remember)
+        add("repair", plan.repair, plan.arepair)
+    add("correct", verify.correct, verify.acorrect)
+    add("answer", answer.answer)
+    add("remember", answer.remember)
     for name in names:
-        failed = partial(act_failed, parts)
-        add(name, act, aact, input_schema=ActionState, retry_policy=_LOOK_UP_AGAIN, error_handler=failed)
+        failed = partial(plan.act_failed, parts)
+        add(name, plan.act, plan.aact, input_schema=ActionState, retry_policy=_LOOK_UP_AGAIN, error_handler=failed)
 
     to_answer = ["correct", "answer", "approve"]
     graph.add_edge(START, "recall")
     graph.add_edge("recall", "look")
     graph.add_edge("look", "plan")
     graph.add_conditional_edges("plan", partial(after_plan, parts), [*names, "verify", "answer", "approve"])
+    graph.add_conditional_edges("approve", partial(after_approve, parts), [*names, "verify", "remember", "answer", "approve"])
     for name in names:
         graph.add_edge(name, "verify")
     first = [name for name in names if runner[name].looks_first]
@@ -173,13 +187,34 @@ def build_graph(
 
 
 def after_plan(parts: GraphParts, state: ConvCoAState) -> list[Send] | str:
-    """Route to the look-ups that the plan asks for. If the plan is an answer there are none, and `verify` is next.
+    """Route the plan to a person who approves it, or to its look-ups."""
+    return "approve" if "plan" in state["approve"] else _planned(parts, state)
 
-    If the plan is a question back to the user, nothing is verified, and `answer` is next.
+
+def after_approve(parts: GraphParts, state: ConvCoAState) -> list[Send] | str:
+    """Route approved look-ups to their actions, and an approved plan to its look-ups. A rejected plan ends the turn."""
+    if (approved := state.get("look_ups")) is not None:
+        return [Send(look_up["action"], look_up) for look_up in approved] or "verify"
+    return "remember" if state["reply"]["text"] else _planned(parts, state)
+
+
+def _planned(parts: GraphParts, state: ConvCoAState) -> list[Send] | str:
+    """Route each sub-question that is neither recalled nor looked up to its action.
+
+    If none is left, the answer is verified. A question back to the user is not verified. An empty chain without evidence
+    looks up the question itself.
     """
-    if "plan" in state["approve"]:
-        return "approve"
-    return with_approval(state, planned_look_ups(parts, state, parts.settings())) or without_look_ups(state)
+    settings, made = parts.settings(), state["plan"]
+    if made["nodes"]:
+        known = {entry["index"] for entry in (*plan.still_recalled(state), *state["findings"], *plan.looked_up(state))}
+        steps = {index: node for index, node in enumerate(made["nodes"]) if index not in known}
+        look_ups = [_to_action(state, index, node, settings) for index, node in steps.items()]
+    elif any(finding["index"] == LOOKED for finding in state["findings"]):
+        look_ups = []
+    else:
+        question = chain_item(next(iter(parts.actions)), made["optimized_question"])
+        look_ups = [_to_action(state, LOOKED, question, settings)]
+    return _with_approval(state, look_ups) or ("answer" if clarification_of(made) else "verify")
 
 
 def after_verify(parts: GraphParts, state: ConvCoAState) -> list[Send] | str:
@@ -189,20 +224,20 @@ def after_verify(parts: GraphParts, state: ConvCoAState) -> list[Send] | str:
         first = state["depth"] == 1
         # Only a model can rewrite the input of an action (`repairs`), such as SQL. Without one, another action is asked.
         has_model = parts.reasoner("repair", settings).uses_model
-        if first and has_model and any(parts.actions[item.action].repairs for item in broken_inputs(state)):
+        if first and has_model and any(parts.actions[item.action].repairs for item in plan.broken_inputs(state)):
             return "repair"
-        deeper = [*_deeper(parts, state, settings), *_in_other_words(parts, state, settings)] if first else []
+        deeper = [*_deeper(parts, state, settings), *_searched_again(state, settings)] if first else []
         again = [*deeper, *_other_actions(parts, state, settings)]
         if again:
-            return with_approval(state, again)
+            return _with_approval(state, again)
     return _to_answer(parts, state, settings)
 
 
 def after_repair(parts: GraphParts, state: ConvCoAState) -> list[Send] | str:
     """Route the repaired inputs to their actions, together with the deeper looks."""
     settings, nodes = parts.settings(), state["plan"]["nodes"]
-    again = [to_action(state, index, nodes[index], settings) for index in state["repaired"] if index < len(nodes)]
-    return with_approval(state, [*again, *_deeper(parts, state, settings)]) or _to_answer(parts, state, settings)
+    again = [_to_action(state, index, nodes[index], settings) for index in state["repaired"] if index < len(nodes)]
+    return _with_approval(state, [*again, *_deeper(parts, state, settings)]) or _to_answer(parts, state, settings)
 
 
 def _to_answer(parts: GraphParts, state: ConvCoAState, settings: ConvCoAContext) -> str:
@@ -217,20 +252,16 @@ def _to_answer(parts: GraphParts, state: ConvCoAState, settings: ConvCoAContext)
 def _deeper(parts: GraphParts, state: ConvCoAState, settings: ConvCoAContext) -> list[Send]:
     """The second, deeper look of actions that have one (`deepens`): the web action reads whole pages only then."""
     return [
-        to_action(state, index, item, settings)
+        _to_action(state, index, item, settings)
         for index, item in enumerate(state["items"])
         if item["status"] == "unsupported" and parts.actions[item["action"]].deepens
     ]
 
 
-def _in_other_words(parts: GraphParts, state: ConvCoAState, settings: ConvCoAContext) -> list[Send]:
-    """A second search for the question, in the planner's words, if its answer is refused or says that nothing was found."""
-    plan, looked = state["plan"], [one["action"] for one in state["findings"] if one["depth"] == 0]
-    is_open = any(item["status"] == "unsupported" for item in state["items"])
-    new_words = {*content_words(plan["optimized_question"])}.difference(content_words(question_of(state)))
-    if plan["nodes"] or not is_open or not new_words:
-        return []
-    return [to_action(state, LOOKED, chain_item(name, plan["optimized_question"]), settings) for name in looked]
+def _searched_again(state: ConvCoAState, settings: ConvCoAContext) -> list[Send]:
+    """The second search for an open answer, in the actions that looked the question up."""
+    looked = [one["action"] for one in state["findings"] if one["depth"] == 0]
+    return [_to_action(state, LOOKED, chain_item(name, text), settings) for text in state["searches"] for name in looked]
 
 
 def _other_actions(parts: GraphParts, state: ConvCoAState, settings: ConvCoAContext) -> list[Send]:
@@ -251,8 +282,36 @@ def _other_actions(parts: GraphParts, state: ConvCoAState, settings: ConvCoACont
         asked = state["depth"] - 1 - parts.actions[first].deepens
         is_open = item["status"] in ("unsupported", "failed") and 0 <= asked < len(others)
         if is_open and not reasoner.finds(item["sub_question"], evidence.found[index].documents, history):
-            sends.append(to_action(state, index, {**item, "action": others[asked]}, settings))
+            sends.append(_to_action(state, index, {**item, "action": others[asked]}, settings))
     return sends
+
+
+def _to_action(state: ConvCoAState, index: int, step: PlannedNode | ChainItem, settings: ConvCoAContext) -> Send:
+    """A branch to the action that looks one sub-question up."""
+    with_history = settings.of_action(step["action"]).get("use_history")
+    if with_history is None:
+        with_history = not state["plan"]["self_contained"]
+    payload: ActionState = {
+        "turn": state["asked_message_id"],
+        "sent": time.time(),
+        "index": index,
+        "depth": state["depth"] + 1,
+        "action": step["action"],
+        "question": question_of(state),
+        "sub_question": step["sub_question"],
+        "guess_answer": step["guess_answer"],
+        "action_input": step["action_input"],
+        "history": state["history"] if with_history else [],
+    }
+    return Send(step["action"], payload)
+
+
+def _with_approval(state: ConvCoAState, look_ups: list[Send]) -> list[Send]:
+    """Return the look-ups, or one branch to `approve` with all of them if a person approves any of them."""
+    if not {look_up.node for look_up in look_ups} & {*state["approve"]}:
+        return look_ups
+    needed = {name: state[name] for name in ("approve", "asked", "plan", "items")}
+    return [Send("approve", {**needed, "look_ups": [look_up.arg for look_up in look_ups]})]
 
 
 def _query_encoder(runner: ActionRunner) -> Encoder | None:

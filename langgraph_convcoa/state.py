@@ -1,26 +1,44 @@
-"""The state of a turn, and its evidence: plain types only, so that every checkpoint reads back unchanged."""
+"""What a node is given: the state of the turn, its evidence, and the parts of the graph.
+
+The state has plain types only, so that every checkpoint reads back unchanged.
+"""
 
 from __future__ import annotations
 
 import operator
+import threading
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, NamedTuple, NotRequired
+from itertools import zip_longest
+from typing import Annotated, Any, NamedTuple, NotRequired
 
+from cachetools import TTLCache
 from langchain_core.documents import Document
 from langchain_core.messages import AnyMessage
+from langchain_core.runnables import RunnableConfig
 from langgraph.channels import EphemeralValue
 from langgraph.graph.message import add_messages
+from langgraph.runtime import Runtime, get_runtime
 from pydantic import Field
 from typing_extensions import TypedDict  # pydantic, which makes Studio's schemas, wants this one before Python 3.12
 
+from langgraph_convcoa.actions.runner import ActionRunner
 from langgraph_convcoa.chain import ChainItem
+from langgraph_convcoa.context import ConvCoAContext
+from langgraph_convcoa.memory.conversation_memory import ConversationMemory
 from langgraph_convcoa.memory.evidence import RecalledAnswer, RememberedEvidence
 from langgraph_convcoa.memory.knowledge_set import Citation, KnowledgeSetJSON, Round
+from langgraph_convcoa.reasoning.base import Reasoner
+from langgraph_convcoa.reasoning.streaming import SentenceGate, is_followed, show
 from langgraph_convcoa.reasoning.usage import NodeUsage, Usage, add_costs
+from langgraph_convcoa.verification.answer_check import Checker
+from langgraph_convcoa.verification.verifier import Verifier
 
+Update = dict[str, Any]  # The part of the state that a node changes.
+TurnRuntime = Runtime[ConvCoAContext]  # LangGraph's runtime: the context of the run and its store.
 LOOKED = -1  # The index of the findings for the question itself.
+_CHECKERS, _CHECKER_SECONDS = 32, 120.0
 
 
 class PlannedNode(TypedDict):
@@ -130,6 +148,8 @@ class ConvCoAState(ThreadState, total=False):
     items: list[ChainItem]  # The chain after verification.
     unsolved: list[int]  # Indexes of the open items.
     refused: list[int]  # Indexes of the sentences of the plan's answer that the verifier refused.
+    searches: list[str]  # What is looked up once more for an answer that is not complete.
+    look_ups: Annotated[list[ActionState], EphemeralValue]  # The look-ups that a person has approved, for one step.
     depth: int  # How often the node `verify` has run.
     repaired: list[int]  # Indexes of the nodes of the plan with a new action input.
     costs: Annotated[dict[str, NodeUsage], add_costs]
@@ -215,14 +235,19 @@ def merge_findings(findings: Sequence[Finding]) -> TurnEvidence:
             numbered.setdefault(id_, document)
     found: defaultdict[int, Found] = defaultdict(Found)
     came_back = {one["index"] for one in findings if not one["error"]}
+    listed: defaultdict[tuple[int, int], list[list[Document]]] = defaultdict(list)
     for one, documents in sorted(named, key=lambda pair: (pair[0]["index"], -pair[0]["depth"])):
         here = found[one["index"]]
-        known = {document.id for document in here.documents}
-        here.documents += [document for document in documents if document.id not in known]
+        listed[one["index"], -one["depth"]].append(documents)
         here.action = here.action or one["action"]
         # An unusable input is no failure if another look-up of the sub-question succeeded.
         if not (one["repairable"] and one["index"] in came_back):
             here.error = here.error or one["error"]
+    for (index, _), lists in listed.items():
+        # The best documents of each search come first.
+        ranked = {str(one.id): one for rank in zip_longest(*lists) for one in rank if one is not None}
+        known = {document.id for document in found[index].documents}
+        found[index].documents += [document for document in ranked.values() if document.id not in known]
     return TurnEvidence(list(numbered.values()), found)
 
 
@@ -235,3 +260,40 @@ def _with_own_id(document: Document, texts: dict[str, str], ids: dict[tuple[str,
         number += 1
         id_ = f"{wanted}~{number}"
     return document if id_ == document.id else document.model_copy(update={"id": id_})
+
+
+@dataclass(frozen=True)
+class GraphParts:
+    """The parts that the nodes of one graph share."""
+
+    actions: ActionRunner
+    reasoner: Callable[[str, ConvCoAContext], Reasoner]  # (node, settings) -> its reasoner; may take a while to build a model.
+    without_model: Reasoner  # Answers with quotes if the model is down.
+    verifier: Verifier
+    memory: ConversationMemory
+    defaults: ConvCoAContext  # Settings for runs that give no settings.
+    _checkers: TTLCache[Any, Checker] = field(default_factory=lambda: TTLCache(_CHECKERS, _CHECKER_SECONDS), repr=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    def settings(self, runtime: TurnRuntime | None = None) -> ConvCoAContext:
+        """The settings of the present run. Nodes pass their runtime; routers have none."""
+        # There is no run while a person edits the state between two nodes.
+        runtime = runtime or get_runtime(ConvCoAContext)
+        return (runtime.context if runtime else None) or self.defaults
+
+    def checker(self, state: ConvCoAState, settings: ConvCoAContext) -> Checker:
+        """The checker of this turn's answer. The nodes of a turn share it, so that no sentence is judged twice."""
+        evidence, history = merge_findings(state["findings"]).documents, pairs_of(state)
+        texts = tuple((str(document.id), document.page_content) for document in evidence)
+        key = (texts, tuple(history), question_of(state), settings.threshold)
+        with self._lock:
+            new = Checker(evidence, history, self.verifier, question_of(state), settings.threshold)
+            return self._checkers.setdefault(key, new)
+
+    def gate(
+        self, state: ConvCoAState, settings: ConvCoAContext, config: RunnableConfig, reviewed: set[str]
+    ) -> SentenceGate | None:
+        """The gate that streams the answer; None without a stream of messages, or if a person approves a `reviewed` node."""
+        if not is_followed(config) or reviewed & {*state["approve"]}:
+            return None
+        return SentenceGate(self.checker(state, settings), show, state["reply"]["message_id"])

@@ -233,9 +233,26 @@ async def test_an_open_question_is_looked_up_again_in_the_words_of_the_planner(
     model, retriever = ScriptedModel(replies=[direct(draft, RESTATED), second]), KeywordRetriever(k=1)
     graph = compiled(model, retriever=retriever)
     out = await turn(graph, "Hopfield?", asynchronous=asynchronous, streamed=streamed)
-    assert retriever.asked == ["Hopfield?", RESTATED]
+    assert retriever.asked[0] == "Hopfield?"
+    assert {*retriever.asked[1:]} == {RESTATED, *[draft] * (draft != NOT_SAID)}
     assert (out["answer"], out["chain"][0]["status"], out["unsupported"]) == (answer, status, [])
     assert [citation["id"] for citation in out["citations"]] == ["sparsemax-2016"]
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+@pytest.mark.parametrize("fails", [True, False])
+async def test_a_gap_of_an_answer_is_looked_up_and_filled(streamed: bool, fails: bool) -> None:
+    gap = "The passages do not say when sparsemax was introduced."
+    first, whole = f"{HOPFIELD[:-1]} [1].", f"{HOPFIELD[:-1]} [1]. {SPARSEMAX[:-1]} [2]."
+    # What was shown stays, and its gap is filled; otherwise the answer is written anew.
+    reply = corrections(SPARSEMAX, first=2) if streamed else corrections("Both.", final=whole.replace("[2]", "[3]"))
+    model = ScriptedModel(replies=[direct(f"{first} {gap}", "Hopfield?"), RuntimeError("down") if fails else reply])
+    retriever = KeywordRetriever(k=1)
+    out = await turn(compiled(model, retriever=retriever), "Hopfield?", streamed=streamed)
+    assert retriever.asked == ["Hopfield?", gap]
+    assert out["answer"] == (f"{first} {gap}" if fails else whole)
+    assert len(model.prompts) == 2
+    assert SPARSEMAX in model.prompts[1]
 
 
 @pytest.mark.parametrize(

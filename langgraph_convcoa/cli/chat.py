@@ -54,7 +54,7 @@ def ask(
       convcoa ask "Who wrote it, and when?" --docs papers/ --model openai:gpt-4.1-mini --picture turn.svg
       convcoa ask "What is new in Python?" --web --search https://searx.example.org --model openai:gpt-4.1-mini --json
     """
-    from langgraph_convcoa.memory.knowledge_set import read_conversation
+    from langgraph_convcoa.nodes.plan import read_conversation
 
     text = proper_text(question)
     # A bad question or picture raises an error now, before documents are encoded for minutes.

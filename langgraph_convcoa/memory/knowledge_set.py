@@ -1,31 +1,22 @@
-"""The contextual knowledge set, the rounds of a conversation as JSON (Pan et al. 2024b, section 3.3).
-
-Also reads the current question and the earlier turns from a question or a list of messages.
-"""
+"""The contextual knowledge set, the rounds of a conversation as JSON (Pan et al. 2024b, section 3.3)."""
 
 from __future__ import annotations
 
 import json
-import uuid
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple, NotRequired, cast
+from typing import Any, NotRequired, cast
 
-from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
 from langchain_core.messages.utils import count_tokens_approximately
 from typing_extensions import TypedDict
 
 from langgraph_convcoa.chain import ChainItem
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.text.citation_marks import without_marks
-from langgraph_convcoa.text.clean import clean, shortened
-from langgraph_convcoa.text.words import words
+from langgraph_convcoa.text.clean import shortened
 
 ROOT = "Contextual knowledge set"
 EXTRA = "convcoa"
-LONGEST_QUESTION = 20_000  # Maximum number of characters of a question.
-_FEWEST_WORDS = 4  # A shorter question, such as "The second?", answers a question back.
 CLARIFICATION = "clarification"  # The key in `additional_kwargs` that marks a message as a question back to the user.
-_REMEMBERED_PAIRS, _REMEMBERED_CHARACTERS = 20, 2_000
 _LAST_CHARACTERS, _EARLIER_CHARACTERS = 1200, 400
 """Maximum number of characters of a text in a view: in the last round, and in an earlier round."""
 
@@ -212,67 +203,3 @@ def _as_text(entry: Round, length: int) -> str:
             if found.split(" — ")[0].rstrip(".") not in answer
         ]
     return "\n".join([*lines, f"Assistant: {shortened(answer, length)}"] if answer else lines)
-
-
-class Asked(NamedTuple):
-    """The question of a turn, the id of its message (a new id if it has none), and the earlier pairs, oldest first.
-
-    `removals` are the messages of abandoned turns to take out, in the form that the messages reducer reads. `asked_back` is
-    the earlier question with the question back, if the turn's message answers one.
-    """
-
-    question: str
-    message_id: str
-    history: list[tuple[str, str]]
-    removals: list[dict[str, str]]
-    asked_back: str = ""
-
-
-def read_conversation(question: str | None, messages: Sequence[AnyMessage], abandoned: str | None = None) -> Asked:
-    """Find the question and the answered turns before it.
-
-    `question` wins. Without it the last messages must be the user's; several in a row are one question. The message of an
-    unfinished turn (`abandoned` is its id) and an earlier message that is empty or too long are discarded. A question back is
-    no answer: its question goes on in the user's next message.
-    Raises InputError if there is no question, or an empty one, or one longer than `LONGEST_QUESTION`.
-    """
-    history: list[tuple[str, str]] = []
-    removals: list[dict[str, str]] = []
-    pending: list[HumanMessage | AIMessage] = []
-    last = messages[-1] if messages else None
-    for message in messages:
-        if isinstance(message, HumanMessage):
-            asked_now = question is None and message is last
-            unusable = not 0 < len(message.text.strip()) <= LONGEST_QUESTION
-            if not asked_now and message.id and (message.id == abandoned or unusable):
-                # As a dict, so that a message stream does not show the removal.
-                removals.append({"role": "remove", "content": "", "id": message.id})
-            else:
-                pending.append(message)
-        elif isinstance(message, AIMessage) and pending and message.text:
-            if message.additional_kwargs.get(CLARIFICATION):
-                pending.append(message)
-                continue
-            # Without the question back: nothing has verified it, and the history is evidence.
-            pair = (" ".join(m.text.strip() for m in pending if isinstance(m, HumanMessage)), message.text)
-            history.append((clean(pair[0][:_REMEMBERED_CHARACTERS]), clean(pair[1][:_REMEMBERED_CHARACTERS])))
-            pending = []
-    message_id = str(uuid.uuid4())
-    back = max((n for n, message in enumerate(pending, 1) if isinstance(message, AIMessage)), default=0)
-    asked_back, pending = "\n".join(m.text.strip() for m in pending[:back]), pending[back:]
-    if question is None:
-        if not isinstance(last, HumanMessage):
-            raise InputError('give {"question": "..."} or {"messages": [...]} whose last message is the user\'s')
-        message_id = last.id or message_id
-        joined = "\n".join(m.text.strip() for m in pending)
-        question = joined if last.text.strip() and len(joined) <= LONGEST_QUESTION else last.text
-    if not isinstance(question, str) or not question.strip():
-        raise InputError("the question is empty")
-    if len(question) > LONGEST_QUESTION:
-        raise InputError(
-            f"the question has {len(question):,} characters, {LONGEST_QUESTION:,} at most: put long texts into the documents"
-        )
-    # A question of its own, such as "Forget it. Who built the mill?", does not answer the question back.
-    if question.rstrip().endswith("?") and len(words(question)) >= _FEWEST_WORDS:
-        asked_back = ""
-    return Asked(clean(question).strip(), message_id, history[-_REMEMBERED_PAIRS:], removals, clean(asked_back))

@@ -23,14 +23,18 @@ from langgraph_convcoa.memory import sharing
 from langgraph_convcoa.memory.evidence import remember_evidence
 from langgraph_convcoa.memory.knowledge_set import CLARIFICATION, Citation, ContextualKnowledgeSet, RoundExtra
 from langgraph_convcoa.nodes.approve import NeededText, Review, arguments, decide
-from langgraph_convcoa.nodes.correct import STANDS_IN
-from langgraph_convcoa.nodes.runtime import GraphParts, TurnRuntime, Update, emit, show
+from langgraph_convcoa.nodes.runtime import emit
+from langgraph_convcoa.nodes.verify import STANDS_IN
+from langgraph_convcoa.reasoning.streaming import show
 from langgraph_convcoa.reasoning.usage import NodeUsage, node_usage, total_usage
 from langgraph_convcoa.state import (
     LOOKED,
     ConvCoAState,
     Finding,
+    GraphParts,
     Reply,
+    TurnRuntime,
+    Update,
     clarification_of,
     merge_findings,
     pairs_of,
@@ -57,7 +61,7 @@ def answer(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runti
     if clarification_of(state["plan"]):
         return _ask_back(state)
     reply = state["reply"]
-    checker = parts.checker(state, parts.settings(runtime))
+    checker = parts.checker(state, runtime.context)
     text, citations, checked, removed = finish(reply["text"], state["items"], checker, reply["confirmed"])
     if reply["error"]:
         text = f"The model did not answer ({without_marks(reply['error'])}); these are quotes.\n\n{text}"
@@ -206,7 +210,7 @@ def _quotes(claim: str, document: Document) -> list[str]:
 def remember(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runtime: TurnRuntime) -> Update:
     """Save the round; no model call."""
     start = time.perf_counter()
-    settings = parts.settings(runtime)
+    settings = runtime.context
     items, reply = state["items"], state["reply"]
     text, citations, unsupported = reply["text"], reply["citations"], reply["unsupported"]
     clarification = clarification_of(state["plan"])

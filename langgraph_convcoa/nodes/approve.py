@@ -12,7 +12,7 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 from langchain_core.runnables import RunnableConfig
-from langgraph.types import Command, Overwrite, Send, interrupt
+from langgraph.types import Overwrite, interrupt
 from pydantic import (
     AfterValidator,
     BaseModel,
@@ -26,16 +26,17 @@ from pydantic import (
 
 from langgraph_convcoa.chain import chain_item
 from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.memory.knowledge_set import LONGEST_QUESTION
-from langgraph_convcoa.nodes.plan import planned_look_ups, recall_plan
-from langgraph_convcoa.nodes.runtime import GraphParts, TurnRuntime, Update
+from langgraph_convcoa.nodes.plan import LONGEST_QUESTION, recall_plan
 from langgraph_convcoa.state import (
     LOOKED,
     ActionState,
     ConvCoAState,
     Finding,
+    GraphParts,
     Plan,
     PlannedNode,
+    TurnRuntime,
+    Update,
     clarification_of,
     empty_reply,
     finding,
@@ -48,32 +49,18 @@ if TYPE_CHECKING:
     from langchain.agents.middleware.human_in_the_loop import HITLRequest
 
 
-def approve(parts: GraphParts, state: Any, config: RunnableConfig, runtime: TurnRuntime) -> Command[Any]:
+def approve(parts: GraphParts, state: Any, config: RunnableConfig, runtime: TurnRuntime) -> Update:
     """Interrupt the turn once: for the plan, or for all look-ups of a step (`look_ups`, which come with a `Send`)."""
     return _look_ups(parts, state) if "look_ups" in state else _plan(parts, state, runtime)
 
 
-def with_approval(state: ConvCoAState, look_ups: list[Send]) -> list[Send]:
-    """Return the look-ups, or one branch to `approve` with all of them if a person approves any of them."""
-    if not {look_up.node for look_up in look_ups} & {*state["approve"]}:
-        return look_ups
-    needed = {name: state[name] for name in ("approve", "asked", "plan", "items")}
-    return [Send("approve", {**needed, "look_ups": [look_up.arg for look_up in look_ups]})]
-
-
-def without_look_ups(state: ConvCoAState) -> str:
-    """The node after a plan without look-ups: a question back to the user goes to `answer`, anything else to `verify`."""
-    return "answer" if clarification_of(state["plan"]) else "verify"
-
-
-def _plan(parts: GraphParts, state: ConvCoAState, runtime: TurnRuntime) -> Command[Any]:
-    settings, plan = parts.settings(runtime), state["plan"]
+def _plan(parts: GraphParts, state: ConvCoAState, runtime: TurnRuntime) -> Update:
+    """Ask about the plan. A rejection becomes the reply of the turn."""
+    settings, plan = runtime.context, state["plan"]
     [decided] = decide([_plan_review(state, chain_type(parts.actions, settings.max_sub_questions))])
     if decided.type == "reject":
         items = [{**chain_item(**node), "status": "failed", "reason": decided.reason} for node in plan["nodes"]]
-        rejected = {"items": items, "reply": empty_reply(decided.sentence), "plan": {**plan, "clarification": ""}}
-        return Command(update=rejected, goto="remember")
-    update: Update = {}
+        return {"items": items, "reply": empty_reply(decided.sentence), "plan": {**plan, "clarification": ""}}
     if decided.type == "edit":
         edited: Plan = {**plan, "optimized_question": decided.args["optimized_question"], "nodes": decided.args["chain"]}
         edited["clarification"] = decided.args.get("clarification", "")
@@ -82,19 +69,17 @@ def _plan(parts: GraphParts, state: ConvCoAState, runtime: TurnRuntime) -> Comma
         edited["draft_answer"] = "" if old_draft else decided.args["draft_answer"]
         looked = [one for one in state["findings"] if one["index"] == LOOKED]
         recalled = recall_plan(parts, state, edited, settings)
-        state = {**state, "plan": edited, "recalled": recalled, "findings": looked}
-        update = {"plan": edited, "recalled": recalled, "findings": Overwrite(looked)}
-    look_ups = with_approval(state, planned_look_ups(parts, state, settings))
-    return Command(update=update, goto=look_ups or without_look_ups(state))
+        return {"plan": edited, "recalled": recalled, "findings": Overwrite(looked)}
+    return {}
 
 
-def _look_ups(parts: GraphParts, state: Any) -> Command[Any]:
+def _look_ups(parts: GraphParts, state: Any) -> Update:
     """Ask about look-ups. An edit changes the plan and the chain; a rejection becomes the finding of the look-up."""
     look_ups: list[ActionState] = state["look_ups"]
     reviewed = [look_up for look_up in look_ups if look_up["action"] in state["approve"]]
     decisions = decide([_look_up_review(look_up, list(parts.actions)) for look_up in reviewed])
     plan, items = {**state["plan"], "nodes": [*state["plan"]["nodes"]]}, [*state["items"]]
-    sends = [Send(look_up["action"], look_up) for look_up in look_ups if look_up["action"] not in state["approve"]]
+    approved = [look_up for look_up in look_ups if look_up["action"] not in state["approve"]]
     findings: list[Finding] = []
     for look_up, decided in zip(reviewed, decisions, strict=True):
         index = look_up["index"]
@@ -111,8 +96,8 @@ def _look_ups(parts: GraphParts, state: Any) -> Command[Any]:
             if items:
                 items[index] = {**items[index], **step}
             look_up = {**look_up, **step, "index": index}
-        sends.append(Send(look_up["action"], look_up))
-    return Command(update={"plan": plan, "items": items, "findings": findings}, goto=sends or "verify")
+        approved.append(look_up)
+    return {"plan": plan, "items": items, "findings": findings, "look_ups": approved}
 
 
 def _plan_review(state: ConvCoAState, chain: Any) -> Review:

@@ -1,7 +1,9 @@
-"""The nodes up to the evidence: `recall`, `look` and `plan`, and the node of each action.
+"""The nodes up to the evidence: `recall`, `look` and `plan`, the node of each action, and `repair`.
 
-`recall` reads the conversation. `look` looks the question up as it stands. `plan` is one model call that answers from the
-evidence, or plans what else to look up. Each sub-question of the plan is then looked up by an action in a parallel branch.
+`recall` reads the question and the conversation, which is empty at the first question. `look` looks the question up as it
+stands. `plan` is one model call that answers from the evidence, or plans what else to look up. Each sub-question of the plan
+is then looked up by an action in a parallel branch. An action of a retriever calls `retriever.ainvoke(sub-question)`.
+If an action refuses its input, such as invalid SQL, `repair` rewrites the input once.
 """
 
 from __future__ import annotations
@@ -9,42 +11,50 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+import uuid
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from langchain_core.documents import Document
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.errors import NodeError
-from langgraph.types import Command, Overwrite, Send
+from langgraph.types import Command, Overwrite
 
 from langgraph_convcoa.actions.base import ActionInputError, ActionRequest
 from langgraph_convcoa.actions.runner import Look, reason_of
-from langgraph_convcoa.chain import ActionChain, ChainItem, chain_item
+from langgraph_convcoa.chain import ActionChain
 from langgraph_convcoa.context import ConvCoAContext, check_approve
-from langgraph_convcoa.errors import ModelError
+from langgraph_convcoa.errors import InputError, ModelError
 from langgraph_convcoa.memory import sharing
 from langgraph_convcoa.memory.evidence import RecalledAnswer, integrate, recall_answers
-from langgraph_convcoa.memory.knowledge_set import ContextualKnowledgeSet, Round, read_conversation
-from langgraph_convcoa.nodes.runtime import GraphParts, TurnRuntime, Update, annotate, emit, emit_status
-from langgraph_convcoa.reasoning.base import PlanRequest
+from langgraph_convcoa.memory.knowledge_set import CLARIFICATION, ContextualKnowledgeSet, Round
+from langgraph_convcoa.nodes.runtime import annotate, emit, emit_status
+from langgraph_convcoa.reasoning.base import BrokenInput, PlanRequest, RepairRequest
 from langgraph_convcoa.reasoning.usage import node_usage
 from langgraph_convcoa.state import (
     LOOKED,
     ActionState,
     ConvCoAState,
     Finding,
+    GraphParts,
     Plan,
     PlannedNode,
+    TurnRuntime,
+    Update,
     empty_reply,
     finding,
     merge_findings,
     pairs_of,
     question_of,
 )
-from langgraph_convcoa.text.clean import cut_answer, cut_field, flat
+from langgraph_convcoa.text.clean import clean, cut_answer, cut_field, flat
 from langgraph_convcoa.text.questions import words_agree
-from langgraph_convcoa.text.words import content_words
+from langgraph_convcoa.text.words import content_words, words
 
+LONGEST_QUESTION = 20_000  # Maximum number of characters of a question.
+_FEWEST_WORDS = 4  # A shorter question, such as "The second?", answers a question back.
+_REMEMBERED_PAIRS, _REMEMBERED_CHARACTERS = 20, 2_000
 MODEL_K = 5  # Pieces of evidence for a model to read (Pan et al. 2024b, appendix H).
 EXTRACTIVE_K = 10  # Pieces of evidence without a model. They cost no tokens, and the best sentence is often further down.
 _SHARED_ROUNDS, _LONGEST_CLARIFICATION = 50, 500
@@ -53,7 +63,7 @@ _log = logging.getLogger(__name__)
 
 def recall(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runtime: TurnRuntime) -> Update:
     """Read the question, load the relevant history and clear what an abandoned turn left; no model call."""
-    settings = parts.settings(runtime)
+    settings = runtime.context
     asked = read_conversation(state.get("question"), state.get("messages", []), state.get("asked_message_id"))
     question = question_of({"asked": asked.question, "asked_back": asked.asked_back})
     knowledge = ContextualKnowledgeSet.load(state.get("knowledge_set")).without_question_back()
@@ -87,31 +97,96 @@ def recall(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runti
         "items": [],
         "unsolved": [],
         "refused": [],
+        "searches": [],
         "depth": 0,
         "repaired": [],
         "reply": empty_reply(),
     }
 
 
+class TurnInput(NamedTuple):
+    """The question of a turn, the id of its message (a new id if it has none), and the earlier pairs, oldest first.
+
+    `removals` are the messages of abandoned turns to take out, in the form that the messages reducer reads. `asked_back` is
+    the earlier question with the question back, if the turn's message answers one.
+    """
+
+    question: str
+    message_id: str
+    history: list[tuple[str, str]]
+    removals: list[dict[str, str]]
+    asked_back: str = ""
+
+
+def read_conversation(question: str | None, messages: Sequence[AnyMessage], abandoned: str | None = None) -> TurnInput:
+    """Find the question and the answered turns before it.
+
+    `question` wins. Without it the last messages must be the user's; several in a row are one question. The message of an
+    unfinished turn (`abandoned` is its id) and an earlier message that is empty or too long are discarded. A question back is
+    no answer: its question goes on in the user's next message.
+    Raises InputError if there is no question, or an empty one, or one longer than `LONGEST_QUESTION`.
+    """
+    history: list[tuple[str, str]] = []
+    removals: list[dict[str, str]] = []
+    pending: list[HumanMessage | AIMessage] = []
+    last = messages[-1] if messages else None
+    for message in messages:
+        if isinstance(message, HumanMessage):
+            asked_now = question is None and message is last
+            unusable = not 0 < len(message.text.strip()) <= LONGEST_QUESTION
+            if not asked_now and message.id and (message.id == abandoned or unusable):
+                # As a dict, so that a message stream does not show the removal.
+                removals.append({"role": "remove", "content": "", "id": message.id})
+            else:
+                pending.append(message)
+        elif isinstance(message, AIMessage) and pending and message.text:
+            if message.additional_kwargs.get(CLARIFICATION):
+                pending.append(message)
+                continue
+            # Without the question back: nothing has verified it, and the history is evidence.
+            pair = (" ".join(m.text.strip() for m in pending if isinstance(m, HumanMessage)), message.text)
+            history.append((clean(pair[0][:_REMEMBERED_CHARACTERS]), clean(pair[1][:_REMEMBERED_CHARACTERS])))
+            pending = []
+    message_id = str(uuid.uuid4())
+    back = max((n for n, message in enumerate(pending, 1) if isinstance(message, AIMessage)), default=0)
+    asked_back, pending = "\n".join(m.text.strip() for m in pending[:back]), pending[back:]
+    if question is None:
+        if not isinstance(last, HumanMessage):
+            raise InputError('give {"question": "..."} or {"messages": [...]} whose last message is the user\'s')
+        message_id = last.id or message_id
+        joined = "\n".join(m.text.strip() for m in pending)
+        question = joined if last.text.strip() and len(joined) <= LONGEST_QUESTION else last.text
+    if not isinstance(question, str) or not question.strip():
+        raise InputError("the question is empty")
+    if len(question) > LONGEST_QUESTION:
+        raise InputError(
+            f"the question has {len(question):,} characters, {LONGEST_QUESTION:,} at most: put long texts into the documents"
+        )
+    # A question of its own, such as "Forget it. Who built the mill?", does not answer the question back.
+    if question.rstrip().endswith("?") and len(words(question)) >= _FEWEST_WORDS:
+        asked_back = ""
+    return TurnInput(clean(question).strip(), message_id, history[-_REMEMBERED_PAIRS:], removals, clean(asked_back))
+
+
 def look(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runtime: TurnRuntime) -> Update:
     """Look the question up as it stands, in the actions that are free and fast (`looks_first`); no model call."""
-    settings = parts.settings(runtime)
-    if not (requests := _requests(parts, state, settings)):
+    settings = runtime.context
+    if not (requests := _first_requests(parts, state, settings)):
         return {}
     limits = settings.action_timeout, state["asked_message_id"], settings.max_concurrency
-    return _looked(parts, state, settings, parts.actions.look(requests, *limits))
+    return _look_update(parts, state, settings, parts.actions.look(requests, *limits))
 
 
 async def alook(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runtime: TurnRuntime) -> Update:
     """As `look`."""
-    settings = parts.settings(runtime)
-    if not (requests := await asyncio.to_thread(_requests, parts, state, settings)):
+    settings = runtime.context
+    if not (requests := await asyncio.to_thread(_first_requests, parts, state, settings)):
         return {}
     limits = settings.action_timeout, state["asked_message_id"], settings.max_concurrency
-    return await asyncio.to_thread(_looked, parts, state, settings, await parts.actions.alook(requests, *limits))
+    return await asyncio.to_thread(_look_update, parts, state, settings, await parts.actions.alook(requests, *limits))
 
 
-def _requests(parts: GraphParts, state: ConvCoAState, settings: ConvCoAContext) -> dict[str, ActionRequest]:
+def _first_requests(parts: GraphParts, state: ConvCoAState, settings: ConvCoAContext) -> dict[str, ActionRequest]:
     """The request to each action that is asked before the plan: those that need no approval and take any question.
 
     If some of them recognise the form of the question, such as "Which documents do I have?", only these are asked.
@@ -139,7 +214,7 @@ def _request(parts: GraphParts, settings: ConvCoAContext, action: str, **asked: 
     return ActionRequest(k=k, neighbours=int(has_model), settings=own, **asked)
 
 
-def _looked(parts: GraphParts, state: ConvCoAState, settings: ConvCoAContext, looks: Sequence[Look]) -> Update:
+def _look_update(parts: GraphParts, state: ConvCoAState, settings: ConvCoAContext, looks: Sequence[Look]) -> Update:
     findings = [finding(LOOKED, look.action, look.documents, look.error, depth=0, seconds=look.seconds) for look in looks]
     asked = [None if parts.actions[look.action].always_fresh else question_of(state) for look in looks]
     findings, reused = with_earlier_evidence(parts, settings, state, findings, asked)
@@ -204,7 +279,7 @@ class _PlanCall:
 
     def __init__(self, parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runtime: TurnRuntime) -> None:
         self._parts, self._state = parts, state
-        self._settings = settings = parts.settings(runtime)
+        self._settings = settings = runtime.context
         self.reasoner = parts.reasoner("plan", settings)
         evidence, question = merge_findings(state["findings"]).documents, question_of(state)
         # The answer of this call is taken, and streamed, only if the setting allows it and it can be verified.
@@ -251,21 +326,6 @@ class _PlanCall:
             reply |= {"shown": gate.shown, "message_id": gate.message_id}
         recalled = recall_plan(self._parts, self._state, made, self._settings)
         return {"plan": made, "recalled": recalled, "reply": reply}
-
-
-def planned_look_ups(parts: GraphParts, state: ConvCoAState, settings: ConvCoAContext) -> list[Send]:
-    """One branch for each sub-question that is neither recalled nor looked up.
-
-    An empty chain without evidence looks up the question itself.
-    """
-    made = state["plan"]
-    if not made["nodes"]:
-        if any(finding["index"] == LOOKED for finding in state["findings"]):
-            return []
-        action = next(iter(parts.actions))
-        return [to_action(state, LOOKED, chain_item(action, made["optimized_question"]), settings)]
-    known = {entry["index"] for entry in (*still_recalled(state), *state["findings"], *looked_up(state))}
-    return [to_action(state, index, node, settings) for index, node in enumerate(made["nodes"]) if index not in known]
 
 
 def looked_up(state: ConvCoAState) -> list[Finding]:
@@ -316,49 +376,29 @@ def recall_plan(parts: GraphParts, state: ConvCoAState, made: Plan, settings: Co
     )
 
 
-def to_action(state: ConvCoAState, index: int, step: PlannedNode | ChainItem, settings: ConvCoAContext) -> Send:
-    """A branch to the action that looks one sub-question up."""
-    with_history = settings.of_action(step["action"]).get("use_history")
-    if with_history is None:
-        with_history = not state["plan"]["self_contained"]
-    payload: ActionState = {
-        "turn": state["asked_message_id"],
-        "sent": time.time(),
-        "index": index,
-        "depth": state["depth"] + 1,
-        "action": step["action"],
-        "question": question_of(state),
-        "sub_question": step["sub_question"],
-        "guess_answer": step["guess_answer"],
-        "action_input": step["action_input"],
-        "history": state["history"] if with_history else [],
-    }
-    return Send(step["action"], payload)
-
-
 def act(parts: GraphParts, state: ActionState, config: RunnableConfig, runtime: TurnRuntime) -> Update:
     """Look one sub-question up, in a branch of its own; no model call."""
     start = time.perf_counter()
-    documents = parts.actions.run(state["action"], *_asked(parts, state, parts.settings(runtime)))
-    return _acted(state, documents, time.perf_counter() - start)
+    documents = parts.actions.run(state["action"], *_branch_request(parts, state, runtime.context))
+    return _branch_update(state, documents, time.perf_counter() - start)
 
 
 async def aact(parts: GraphParts, state: ActionState, config: RunnableConfig, runtime: TurnRuntime) -> Update:
     """As `act`."""
     start = time.perf_counter()
-    documents = await parts.actions.arun(state["action"], *_asked(parts, state, parts.settings(runtime)))
-    return _acted(state, documents, time.perf_counter() - start)
+    documents = await parts.actions.arun(state["action"], *_branch_request(parts, state, runtime.context))
+    return _branch_update(state, documents, time.perf_counter() - start)
 
 
 def act_failed(parts: GraphParts, state: ActionState, error: NodeError, runtime: Any = None) -> Command[Literal["verify"]]:
     """Handle the error of an action node: its reason becomes the finding of the branch, and the others go on."""
     seconds = min(max(time.time() - state["sent"], 0.0), 2 * parts.settings(runtime).action_timeout)
-    update = _acted(state, [], seconds, reason_of(error.error), repairable=isinstance(error.error, ActionInputError))
+    update = _branch_update(state, [], seconds, reason_of(error.error), repairable=isinstance(error.error, ActionInputError))
     # A handler does not follow the node's edges; without `goto`, a turn whose actions all fail would end without an answer.
     return Command(update=annotate(state, update), goto="verify")
 
 
-def _asked(parts: GraphParts, state: ActionState, settings: ConvCoAContext) -> tuple[ActionRequest, float, str, int]:
+def _branch_request(parts: GraphParts, state: ActionState, settings: ConvCoAContext) -> tuple[ActionRequest, float, str, int]:
     """The request, the time limit, the turn, and the number of actions that may run at the same time."""
     emit_status(state["index"], state, status="searching")
     names = ("question", "sub_question", "guess_answer", "action_input", "depth")
@@ -367,10 +407,54 @@ def _asked(parts: GraphParts, state: ActionState, settings: ConvCoAContext) -> t
     return request, settings.action_timeout, state["turn"], settings.max_concurrency
 
 
-def _acted(
+def _branch_update(
     state: ActionState, documents: list[Document], seconds: float, error: str = "", *, repairable: bool = False
 ) -> Update:
     index, action, depth = state["index"], state["action"], state["depth"]
     emit_status(index, state, status="failed" if error else "found", reason=error or f"{len(documents)} pieces of evidence")
     found = finding(index, action, documents, error, depth=depth, seconds=seconds, repairable=repairable)
     return {"findings": [found], "costs": {action: node_usage(seconds, retrievals=1)}}
+
+
+def repair(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runtime: TurnRuntime) -> Update:
+    """Ask the model once to rewrite the action inputs that failed. If the call fails, the sub-questions keep their failure."""
+    reasoner = parts.reasoner("repair", runtime.context)
+    try:
+        inputs = reasoner.repair(_repair_request(parts, state), config)
+    except Exception:  # noqa: BLE001 - whatever a reasoner raises
+        inputs = {}
+    return _repair_update(state, inputs)
+
+
+async def arepair(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runtime: TurnRuntime) -> Update:
+    """As `repair`."""
+    # In threads: a model may have to be built, and a description may wait for a database.
+    reasoner = await asyncio.to_thread(parts.reasoner, "repair", runtime.context)
+    try:
+        inputs = await reasoner.arepair(await asyncio.to_thread(_repair_request, parts, state), config)
+    except Exception:  # noqa: BLE001 - as above
+        inputs = {}
+    return _repair_update(state, inputs)
+
+
+def _repair_request(parts: GraphParts, state: ConvCoAState) -> RepairRequest:
+    return RepairRequest(state["plan"]["optimized_question"], broken_inputs(state), parts.actions.descriptions())
+
+
+def _repair_update(state: ConvCoAState, inputs: dict[int, str]) -> Update:
+    plan = state["plan"]
+    inputs = {item.index: cut_field(inputs[item.index]) for item in broken_inputs(state) if item.index in inputs}
+    nodes: list[PlannedNode] = [
+        {**node, "action_input": inputs.get(index, node["action_input"])} for index, node in enumerate(plan["nodes"])
+    ]
+    return {"plan": {**plan, "nodes": nodes}, "repaired": sorted(inputs)}
+
+
+def broken_inputs(state: ConvCoAState) -> list[BrokenInput]:
+    """The action inputs that the actions could not use."""
+    nodes = state["plan"]["nodes"]
+    failed = {one["index"]: one["error"] for one in state["findings"] if one["repairable"] and 0 <= one["index"] < len(nodes)}
+    return [
+        BrokenInput(index, nodes[index]["action"], nodes[index]["sub_question"], nodes[index]["action_input"], failed[index])
+        for index in sorted(failed)
+    ]

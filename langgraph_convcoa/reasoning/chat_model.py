@@ -1,6 +1,7 @@
 """A reasoner around any LangChain chat model: one call plans or answers at once, one more corrects what is left open.
 
-`messages.py` makes the messages of a call and reads its reply.
+`plan`, `correct` and `repair` make the messages of a call from `prompts.md`, ask the model (`client.py`), and read
+the JSON in its reply (`parsing.py`). Evidence is numbered: [n] in a prompt and in a reply is its n-th piece.
 """
 
 from __future__ import annotations
@@ -8,40 +9,21 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Sequence
-from contextlib import aclosing
-from pathlib import Path
-from typing import Any, NamedTuple
+import re
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from importlib.resources import files
+from string import Template
+from typing import Any
 
-from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, BaseMessage
-from langchain_core.runnables import RunnableConfig, RunnableParallel, RunnableSequence
-from langchain_core.runnables.config import merge_configs
-from langchain_core.runnables.retry import RunnableRetry
-from langgraph.constants import TAG_NOSTREAM
+from langchain_core.documents import Document
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.runnables import RunnableConfig
 
-from langgraph_convcoa.chain import ActionChain
-from langgraph_convcoa.errors import ConvCoAError
-from langgraph_convcoa.reasoning.base import Corrected, CorrectRequest, PlanRequest, Reasoner, RepairRequest
-from langgraph_convcoa.reasoning.messages import (
-    correct_messages,
-    plan_again_messages,
-    plan_messages,
-    read_corrections,
-    read_inputs,
-    read_plan,
-    repair_messages,
-    shown_numbers,
-)
-from langgraph_convcoa.reasoning.models import (
-    ChatModel,
-    call_error,
-    described,
-    layers,
-    load_chat_model,
-    own_config,
-    status_code,
-)
+from langgraph_convcoa.chain import SOLVED, ActionChain, ChainItem
+from langgraph_convcoa.reasoning.base import Corrected, Correction, CorrectRequest, PlanRequest, Reasoner, RepairRequest
+from langgraph_convcoa.reasoning.client import ModelClient
+from langgraph_convcoa.reasoning.excerpts import Excerpt, excerpts, fence, unfenced
 from langgraph_convcoa.reasoning.parsing import (
     ANSWER_SCHEMA,
     ASKING_SCHEMA,
@@ -49,34 +31,28 @@ from langgraph_convcoa.reasoning.parsing import (
     CONFIRMATIONS_SCHEMA,
     CORRECTIONS_SCHEMA,
     INPUTS_SCHEMA,
+    parse_chain,
+    parse_corrections,
+    parse_inputs,
     without_thought,
 )
 from langgraph_convcoa.reasoning.streaming import AnswerStream, SentenceGate
+from langgraph_convcoa.text.citation_marks import without_marks
+from langgraph_convcoa.text.clean import cut_field, flat
+from langgraph_convcoa.text.words import content_words
+from langgraph_convcoa.verification.sentences import renumbered
 
 _log = logging.getLogger(__name__)
-_Way = frozenset[str]
-_REJECTED = {400: _Way({"schema", "usage"}), 404: _Way({"schema"}), 422: _Way({"schema", "usage"}), 501: _Way({"schema"})}
-"""Status -> the parts of a request that a server may reject with it: the JSON schema, the request for usage figures."""
+_CONFIRMED_FROM = 2  # Pieces of evidence that the prompt shows for each failed sentence of a draft, cited pieces first.
+_MOST_PIECES, _PIECE_WORDS = 9, 80
+"""The prompt for corrections shows at most this many pieces of evidence, with this many words on average."""
 
 
-class ChatModelReasoner(Reasoner):
-    """Plans and corrects with a chat model.
+class ChatModelReasoner(ModelClient, Reasoner):
+    """Plans and corrects with a chat model. The arguments are those of `ModelClient`.
 
     Malformed output never stops a turn: a reply is searched for JSON. A plan without JSON is asked for once more. If the
     second reply has none either, the question becomes a chain of one node.
-
-    A bare chat model is asked for structured output if it takes a schema. If its server rejects the schema, or the flag for
-    usage figures in a stream, later requests leave it out. A model in wrappers (fallbacks, retries, bound arguments,
-    configurable fields) gets no schema: the prompt asks for JSON. Retries are the model's own (`max_retries`, `with_retry`).
-
-    Args:
-        model: A chat model, also in wrappers such as fallbacks, or a name for `load_chat_model`.
-        base_url: An OpenAI-compatible server.
-        load_in_8bit: Load a local transformers model in 8 bits.
-        adapter: Folder of a LoRA adapter for a local transformers model, such as a trained planner.
-
-    Raises:
-        ModelError: The model cannot be built (here), or does not answer (from the methods).
 
     Example:
         >>> from langchain_core.language_models import FakeListChatModel
@@ -86,25 +62,8 @@ class ChatModelReasoner(Reasoner):
         'Who wrote it?'
     """
 
-    def __init__(
-        self,
-        model: str | ChatModel,
-        *,
-        base_url: str | None = None,
-        load_in_8bit: bool = False,
-        adapter: str | Path | None = None,
-    ) -> None:
-        self.model: ChatModel = load_chat_model(model, base_url=base_url, load_in_8bit=load_in_8bit, adapter=adapter)
-        self._bare = isinstance(self.model, BaseChatModel)
-        self._whole: Any = self.model
-        if isinstance(self.model, BaseChatModel):
-            # Some servers send no usage figures with a stream.
-            self._whole = self.model.model_copy(update={"disable_streaming": True})
-        self._rejected = _Way()
-        self._bound: dict[tuple[str, bool], Any] = {}
-
     def plan(self, request: PlanRequest, config: RunnableConfig | None = None) -> ActionChain:
-        """The chain, or the answer, in the JSON reply to a prompt `prompts/plan_*.md`."""
+        """The answer or the chain, in the reply to `plan_evidence`, or without evidence to `plan_initial` or `plan_normal`."""
         messages, schema = plan_messages(request), _plan_schema(request)
         reply = self.ask(messages, schema, config, _stream(request.gate, whole_answer=False))
         chain = read_plan(reply, request)
@@ -123,7 +82,7 @@ class ChatModelReasoner(Reasoner):
         return chain or _single(request)
 
     def correct(self, request: CorrectRequest, config: RunnableConfig | None = None) -> Corrected:
-        """The corrections in the reply to `correct.md`, or to `confirm.md` for failed sentences of the planner's answer."""
+        """The corrections in the reply to `correct`, or to `confirm` for refused sentences of the planner's answer."""
         numbers = shown_numbers(request)
         messages, stream = correct_messages(request, numbers), _stream(request.gate, whole_answer=True, numbers=numbers)
         return read_corrections(self.ask(messages, _schema(request), config, stream), request, numbers)
@@ -141,97 +100,6 @@ class ChatModelReasoner(Reasoner):
 
     async def arepair(self, request: RepairRequest, config: RunnableConfig | None = None) -> dict[int, str]:
         return read_inputs(await self.aask(repair_messages(request), INPUTS_SCHEMA, config), request)
-
-    def ask(
-        self, messages: Any, schema: dict[str, Any] | None = None, config: RunnableConfig | None = None,
-        stream: AnswerStream | None = None,
-    ) -> str:  # fmt: skip
-        """The reply to messages, in the form of a schema, without the leading thought.
-
-        A `stream` reads the reply while the model writes it. Raises ModelError if the model does not answer.
-        """
-        attempt = self._first(schema, stream)
-        config = _inner(config)
-        while True:
-            runnable, options = self._runnable(attempt, schema)
-            try:
-                if attempt.stream is None:
-                    return self._done(attempt, _text(runnable.invoke(messages, config)))
-                for piece in runnable.stream(messages, config, **options):
-                    if not attempt.stream.feed(_text(piece)):
-                        break
-                return self._done(attempt, attempt.stream.close())
-            except Exception as error:  # noqa: BLE001 - `_next` raises it again
-                if (reply := _broken_off(error, attempt)) is not None:
-                    return self._done(attempt, reply)
-                attempt = self._next(attempt, error, config)
-
-    async def aask(
-        self, messages: Any, schema: dict[str, Any] | None = None, config: RunnableConfig | None = None,
-        stream: AnswerStream | None = None,
-    ) -> str:  # fmt: skip
-        """As `ask`. A thread reads the pieces of a stream, because each complete sentence is verified."""
-        attempt = self._first(schema, stream)
-        config = _inner(config)
-        while True:
-            # In a thread: a schema is compiled, and a client reads certificates.
-            runnable, options = await asyncio.to_thread(self._runnable, attempt, schema)
-            try:
-                if attempt.stream is None:
-                    return self._done(attempt, _text(await runnable.ainvoke(messages, config)))
-                async with aclosing(runnable.astream(messages, config, **options)) as pieces:
-                    async for piece in pieces:
-                        if not await asyncio.to_thread(attempt.stream.feed, _text(piece)):
-                            break
-                return self._done(attempt, await asyncio.to_thread(attempt.stream.close))
-            except Exception as error:  # noqa: BLE001 - `_next` raises it again
-                if (reply := _broken_off(error, attempt)) is not None:
-                    return self._done(attempt, reply)
-                attempt = self._next(attempt, error, config)
-
-    def _first(self, schema: dict[str, Any] | None, stream: AnswerStream | None) -> _Attempt:
-        """The first attempt: with a schema, and in a stream also with the flag for usage figures."""
-        unset = self._bare and getattr(self.model, "stream_usage", True) is None
-        usage = stream is not None and unset and getattr(self.model, "disable_streaming", False) is not True
-        wanted = frozenset([*(["schema"] if self._bare and schema else []), *(["usage"] if usage else [])])
-        best = wanted - self._rejected
-        return _Attempt(best, best, stream)
-
-    def _next(self, attempt: _Attempt, error: Exception, config: RunnableConfig) -> _Attempt:
-        """The next attempt after a failure; raises the failure if there is none.
-
-        A prompt that is too long is rejected with and without a schema. So `_done` gives up a schema for good only after
-        the same request succeeded without it. A stream that has begun is not repeated: a reader may have seen a part of it.
-        """
-        if isinstance(error, ConvCoAError):
-            # It is explained already, or comes from the verifier, which reads the stream.
-            raise error
-        stream = attempt.stream
-        if stream is None or not stream.begun:
-            best, rejected = attempt.best, _REJECTED.get(status_code(error) or 0, _Way())
-            ways = list(dict.fromkeys([best, best - {"schema"}, best - {"usage"}, _Way()]))
-            if usable := [way for way in ways[ways.index(attempt.way) + 1 :] if best - way <= rejected]:
-                return attempt._replace(way=usable[0])
-            if stream is not None and any(isinstance(layer, RunnableRetry) for layer in layers(self.model)):
-                # `with_retry` retries whole replies only.
-                return attempt._replace(stream=None)
-        raise call_error(error, self.model, config) from error
-
-    def _runnable(self, attempt: _Attempt, schema: dict[str, Any] | None) -> tuple[Any, dict[str, Any]]:
-        streams = attempt.stream is not None
-        model: Any = self.model if streams else self._whole
-        if "schema" in attempt.way and schema is not None:
-            key = (schema["title"], streams)
-            if key not in self._bound:
-                self._bound[key] = _structured(model, schema)
-            model = self._bound[key]
-        return model, {"stream_usage": True} if "usage" in attempt.way else {}
-
-    def _done(self, attempt: _Attempt, reply: str) -> str:
-        if dropped := attempt.best - attempt.way:
-            self._rejected |= dropped
-            _log.info("%s is asked without %s from now on", described(self._whole), " and ".join(sorted(dropped)))
-        return without_thought(reply)
 
 
 def _single(request: PlanRequest) -> ActionChain:
@@ -253,44 +121,202 @@ def _stream(gate: SentenceGate | None, *, whole_answer: bool, numbers: Sequence[
     return AnswerStream(gate, whole_answer=whole_answer, numbers=numbers) if gate is not None else None
 
 
-class _Attempt(NamedTuple):
-    """A request. `best` names all that it may ask for; `way` names what this attempt asks for, after rejections."""
-
-    best: _Way
-    way: _Way
-    stream: AnswerStream | None
-
-
-def _inner(config: RunnableConfig | None) -> RunnableConfig:
-    """The configuration of a model's own run: it is kept out of the stream of messages."""
-    return own_config(merge_configs(config, {"tags": [TAG_NOSTREAM]}))
+@lru_cache(maxsize=1)
+def _prompts() -> dict[str, Template]:
+    """The prompts in `prompts.md` by name; each stands below its heading."""
+    text = files(__package__).joinpath("prompts.md").read_text(encoding="utf-8")
+    _, *parts = re.split(r"^# (\w+)\n\n", text, flags=re.MULTILINE)
+    return {name: Template(f"{prompt.rstrip()}\n") for name, prompt in zip(parts[::2], parts[1::2], strict=True)}
 
 
-def _structured(model: BaseChatModel, schema: dict[str, Any]) -> Any:
-    """The model bound to a schema, without LangChain's parser; the bare model if it takes no schema."""
-    try:
-        structured: Any = model.with_structured_output(schema, method="json_schema", include_raw=True)
-    except (NotImplementedError, ValueError, TypeError):
-        return model
-    first = structured.first if isinstance(structured, RunnableSequence) else None
-    raw = first.steps__.get("raw") if isinstance(first, RunnableParallel) else None
-    if raw is None:
-        _log.info("%s gives structured output in an unknown form; it is asked for JSON in the prompt only", described(model))
-    return raw or model
+def render(name: str, **values: str) -> str:
+    """Fill a prompt: each `$name` in it is replaced by a value. Raises KeyError if a name has no value."""
+    return _prompts()[name].substitute(values)
 
 
-def _text(reply: BaseMessage) -> str:
-    """The text of a reply or of a piece of it; if a provider sends the JSON as a tool call, the call's arguments."""
-    if reply.text or not isinstance(reply, AIMessage):
-        return reply.text
-    if chunks := getattr(reply, "tool_call_chunks", None):
-        return "".join(chunk["args"] or "" for chunk in chunks)
-    return json.dumps(reply.tool_calls[0]["args"], ensure_ascii=False) if reply.tool_calls else ""
+def _message(name: str, evidence: Sequence[Excerpt] | None, **values: str) -> HumanMessage:
+    """A prompt as a message. Evidence stands in a fence, and no other value can look like that fence."""
+    values = {part: unfenced(text) for part, text in values.items()}
+    if evidence is not None:
+        values["evidence"] = fence(evidence, values.values())
+    return HumanMessage(render(name, **values))
 
 
-def _broken_off(error: Exception, attempt: _Attempt) -> str | None:
-    """The text of a reply that was cut off at its length limit. The client of openai reports that as an error."""
-    choices = getattr(getattr(error, "completion", None), "choices", None)
-    if not choices:
-        return None
-    return attempt.stream.close() if attempt.stream is not None else choices[0].message.content or ""
+def plan_messages(request: PlanRequest) -> list[BaseMessage]:
+    """The messages of the planning call; a planner is trained on them."""
+    values = {
+        "question": request.question,
+        "actions": _listed(request.actions),
+        "limit": str(request.max_sub_questions),
+        "language": _in_language(request.language),
+    }
+    if request.evidence:
+        about = [*(question for question, _ in request.history[-2:]), request.question]
+        shown = excerpts(request.evidence, about)
+        ask = f"\n\n{render('plan_ask', language=values['language']).strip()}" if request.may_ask else ""
+        values |= _choice(request.actions) | {"conversation": request.knowledge or "(none)", "ask": ask}
+        return [_message("plan_evidence", shown, **values)]
+    values["example"] = next(iter(request.actions))
+    if request.knowledge:
+        return [_message("plan_normal", None, conversation=request.knowledge, **values)]
+    return [_message("plan_initial", None, **values)]
+
+
+def _choice(actions: dict[str, str]) -> dict[str, str]:
+    """The parts of the prompt over evidence that offer the actions.
+
+    The only action, which found the evidence, is not described unless it takes an input.
+    """
+    [(name, description), *others] = actions.items()
+    if others or "action_input" in description:
+        listed = f"Actions:\n{_listed(actions)}\n\n"
+        return {"actions": listed, "action": "its name", "input": 'what the action asks for, else ""'}
+    return {"actions": "", "action": json.dumps(name), "input": '""'}
+
+
+def plan_again_messages(messages: Sequence[BaseMessage], reply: str) -> list[BaseMessage]:
+    """The messages that ask once more for a plan, after a reply that could not be read."""
+    return [*messages, AIMessage(cut_field(reply) or "(empty)"), HumanMessage(render("plan_again"))]
+
+
+def read_plan(reply: str, request: PlanRequest) -> ActionChain | None:
+    """The chain in a model's reply to `plan_messages`; None if it holds none.
+
+    An answer that was shown in part stays, and sub-questions behind it are dropped. A question back to the user counts if it
+    may be asked and no answer comes with it.
+    """
+    actions, most = list(request.actions), request.max_sub_questions
+    chain = parse_chain(without_thought(reply), question=request.question, actions=actions, max_sub_questions=most)
+    if chain and request.gate and request.gate.shown:
+        return chain.model_copy(update={"nodes": (), "clarification": ""})
+    if chain is None or not chain.clarification:
+        return chain
+    asked = without_marks(chain.clarification)
+    asks = request.may_ask and not chain.nodes and not {*"?？؟"}.isdisjoint(asked)
+    if not asks or without_marks(chain.draft_answer) not in ("", asked):
+        return chain.model_copy(update={"clarification": ""})
+    return chain.model_copy(update={"clarification": asked, "draft_answer": ""})
+
+
+def correct_messages(request: CorrectRequest, numbers: Sequence[int]) -> list[BaseMessage]:
+    """The messages of the second call, which show some of the evidence.
+
+    They ask about the failed sentences of a draft, or for all open sub-questions and the final answer.
+    """
+    evidence = [request.evidence[number - 1] for number in numbers]
+    opened = {item.index: item for item in request.items}
+    language = _in_language(request.language)
+    if request.draft:
+        about = [request.question, " ".join(item.guess_answer for item in request.items)]
+        draft = "\n".join(f"({n + 1}) {flat(text)}" if n in opened else text for n, text in enumerate(request.draft))
+        question = request.optimized_question or request.question
+        return [_message("confirm", excerpts(evidence, about), question=question, draft=draft, language=language)]
+    asked = [item["sub_question"] for item in request.chain]
+    about = [*(i.guess_answer for i in request.items), *asked, *(i.sub_question for i in request.items), request.question]
+    supporting = [item["reason"] for item in request.chain if item["status"] in SOLVED]
+    places = {str(document.id): number for number, document in enumerate(evidence, 1)}
+    message = _message(
+        "correct",
+        excerpts(evidence, about, words=_PIECE_WORDS, keep=supporting),
+        question=request.question,
+        conversation=request.knowledge or "(none)",
+        chain="\n".join(_chain_line(n, item, places, n in opened) for n, item in enumerate(request.chain)),
+        language=language,
+    )
+    return [message]
+
+
+def _chain_line(index: int, item: ChainItem, numbers: Mapping[str, int], is_open: bool) -> str:
+    marks = "".join(f"[{numbers[id_]}]" for id_ in item["evidence"][:1] if id_ in numbers)
+    if is_open:
+        told = f"(open; guess, not verified yet: {item['guess_answer']})" if item["guess_answer"] else "(open)"
+    elif item["status"] == "failed":
+        told = f"(could not be looked up: {item['reason']})"
+    elif item["status"] == "unsupported":
+        told = "(nothing was found)"
+    else:
+        told = f"{item['answer']} {marks}".rstrip()
+    return flat(f"{index + 1}. {item['sub_question']} {told}")
+
+
+def shown_numbers(request: CorrectRequest) -> list[int]:
+    """Numbers of the evidence that `correct_messages` show. The prompt itself counts from 1.
+
+    For a draft: the evidence that its failed sentences cite, and the nearest evidence. Otherwise: the best evidence of each
+    sub-question, then the next best, up to `_MOST_PIECES`.
+    """
+    if request.draft:
+        wanted: set[int] = set()
+        for item in request.items:
+            near = _nearest(item.guess_answer, request.evidence)
+            best = [number for number in near if request.evidence[number - 1] in item.evidence][:_CONFIRMED_FROM]
+            wanted |= {*best, *near[: max(1, _CONFIRMED_FROM - len(best))]}
+        return sorted(wanted)
+    places = {str(document.id): number for number, document in enumerate(request.evidence, 1) if document.page_content}
+    lists = [[id_ for id_ in item["evidence"] if id_ in places] for item in request.chain]
+    lists.append(list(places))
+    chosen: dict[int, None] = {}
+    for rank in range(max(map(len, lists), default=0)):
+        for ids in lists:
+            if rank < len(ids) and len(chosen) < _MOST_PIECES:
+                chosen.setdefault(places[ids[rank]])
+    return sorted(chosen)
+
+
+def _nearest(text: str, evidence: Sequence[Document]) -> list[int]:
+    """Numbers of the evidence: the piece that has the most words of the text comes first."""
+    words = set(content_words(text))
+    held = [len(words & set(content_words(document.page_content))) for document in evidence]
+    return sorted(range(1, len(evidence) + 1), key=lambda number: -held[number - 1])
+
+
+def read_corrections(reply: str, request: CorrectRequest, numbers: Sequence[int]) -> Corrected:
+    """The corrections in a reply, with the numbers of the evidence instead of those of the prompt."""
+    parsed, final = parse_corrections(reply)
+    corrections = [
+        Correction(
+            item.index,
+            entry["answer"],
+            entry["reason"],
+            supported=entry["status"] != "none" and bool(entry["answer"]),
+            partial=entry["status"] == "partial",
+            evidence=[numbers[number - 1] for number in entry["evidence"] if 0 < number <= len(numbers)],
+        )
+        for item in request.items
+        if (entry := parsed.get(item.index + 1)) is not None
+    ]
+    return Corrected(corrections, "" if request.draft else renumbered(final, numbers))
+
+
+def repair_messages(request: RepairRequest) -> list[BaseMessage]:
+    """The messages that ask for new action inputs."""
+    items = "\n\n".join(
+        f"[Sub-question {item.index + 1}]: {flat(item.sub_question)}\n[Action]: {item.action}\n[Action input]: "
+        f"{_set_in(item.action_input) or '(none)'}\n[Error]: {flat(item.error)}"
+        for item in request.items
+    )
+    actions = _listed({name: request.actions[name] for name in dict.fromkeys(item.action for item in request.items)})
+    return [_message("repair", None, question=request.question, actions=actions, items=items)]
+
+
+def read_inputs(reply: str, request: RepairRequest) -> dict[int, str]:
+    """The action inputs in a reply to `repair_messages`, by the index of the sub-question."""
+    inputs = parse_inputs(reply)
+    if len(request.items) == len(inputs) == 1:
+        # One input for one item: its number does not matter.
+        inputs = {request.items[0].index + 1: next(iter(inputs.values()))}
+    return {item.index: inputs[item.index + 1] for item in request.items if inputs.get(item.index + 1)}
+
+
+def _listed(actions: dict[str, str]) -> str:
+    """One line for each action; further lines of a description are indented."""
+    return "\n".join(_set_in(f"- {name}: {description}") for name, description in actions.items())
+
+
+def _set_in(text: str) -> str:
+    """Indent all lines of a text except the first."""
+    return "\n  ".join(text.splitlines())
+
+
+def _in_language(language: str) -> str:
+    return f", in {language}" if language else ""

@@ -6,6 +6,12 @@ import json
 import re
 import uuid
 from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+from langchain_core.messages import AIMessageChunk
+from langchain_core.runnables import RunnableConfig
+from langgraph.graph.message import push_message
+from langgraph.pregel._messages import StreamMessagesHandler
 
 from langgraph_convcoa.reasoning.parsing import LONGEST_REPLY, without_thought
 from langgraph_convcoa.text.citation_marks import CitationFilter
@@ -25,8 +31,8 @@ _READ_AT_ONCE = 4_000
 class SentenceGate:
     """Streams an answer while the model writes it: each sentence once it is complete and verified.
 
-    Nothing is shown after the first sentence that does not stand, since the second model call may change it. `show` is called
-    with each piece of the answer and the id of its message.
+    Nothing is shown after the first sentence that does not stand, or of a plan's answer after the first that names a gap,
+    since the second model call may change it. `show` is called with each piece of the answer and the id of its message.
     """
 
     def __init__(self, checker: Checker, show: Callable[[str, str], None], message_id: str = "") -> None:
@@ -55,7 +61,7 @@ class SentenceGate:
             return
         new = ""
         for sentence in checked[self._passed :]:
-            if not sentence.stands or not any(map(str.isalnum, text)):
+            if not sentence.stands or (self.needs_claim and sentence.is_gap) or not any(map(str.isalnum, text)):
                 self._closed = True
                 break
             new += sentence.shown(self._marks)
@@ -116,3 +122,14 @@ def streamed_answer(reply: str, *, whole_answer: bool = True) -> tuple[str, bool
     except ValueError:
         # An escape that JSON does not have: the reply is mended when it is read whole.
         return "", True
+
+
+def is_followed(config: RunnableConfig) -> bool:
+    """Whether somebody follows the stream of messages of a run."""
+    callbacks: Any = config.get("callbacks")
+    return any(isinstance(handler, StreamMessagesHandler) for handler in getattr(callbacks, "handlers", callbacks) or ())
+
+
+def show(text: str, message_id: str) -> None:
+    """Put a piece of the answer into the stream of messages."""
+    push_message(cast("Any", AIMessageChunk(content=text, id=message_id)), state_key=None)

@@ -9,8 +9,9 @@ from langchain_openai import ChatOpenAI
 from pydantic import TypeAdapter
 
 from langgraph_convcoa.chain import ChainItem
-from langgraph_convcoa.memory.knowledge_set import Citation, read_conversation
+from langgraph_convcoa.memory.knowledge_set import Citation
 from langgraph_convcoa.nodes.answer import answer_message, citation_annotations, finish, from_chain, summary
+from langgraph_convcoa.nodes.plan import read_conversation
 from langgraph_convcoa.verification.answer_check import Checker
 from tests.fakes import WORDS
 from tests.fakes import chain_item as item

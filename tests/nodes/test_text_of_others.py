@@ -15,7 +15,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph_convcoa import build_graph
 from langgraph_convcoa.chain import ChainItem
 from langgraph_convcoa.nodes.answer import finish
-from langgraph_convcoa.nodes.correct import STANDS_IN, apply_corrections
+from langgraph_convcoa.nodes.verify import STANDS_IN, apply_corrections
 from langgraph_convcoa.reasoning.base import Unsolved
 from langgraph_convcoa.state import merge_findings
 from langgraph_convcoa.verification.answer_check import Checker

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.documents import Document
 
-from langgraph_convcoa.nodes.correct import apply_corrections
-from langgraph_convcoa.nodes.verify import verify_chain
+from langgraph_convcoa.nodes.verify import apply_corrections, verify_chain
 from langgraph_convcoa.reasoning.base import Correction, Unsolved
 from langgraph_convcoa.state import Finding, PlannedNode, finding, merge_findings
 from tests.fakes import WORDS

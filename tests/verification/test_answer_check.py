@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from langchain_core.documents import Document
 
-from langgraph_convcoa.nodes.correct import apply_to_answer
+from langgraph_convcoa.nodes.verify import apply_to_answer
 from langgraph_convcoa.reasoning.base import Correction
 from langgraph_convcoa.reasoning.streaming import SentenceGate
 from langgraph_convcoa.verification.answer_check import Checker

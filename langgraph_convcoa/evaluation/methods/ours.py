@@ -28,12 +28,11 @@ from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.evaluation.methods.prompting import Answerer, Kit
 from langgraph_convcoa.evaluation.records import History, Outcome, Turn
 from langgraph_convcoa.graph import build_graph
-from langgraph_convcoa.nodes.correct import STANDS_IN
 from langgraph_convcoa.nodes.plan import MODEL_K
+from langgraph_convcoa.nodes.verify import STANDS_IN
 from langgraph_convcoa.reasoning.base import Reasoner
-from langgraph_convcoa.reasoning.chat_model import ChatModelReasoner
+from langgraph_convcoa.reasoning.chat_model import ChatModelReasoner, render
 from langgraph_convcoa.reasoning.extractive.reasoner import ExtractiveReasoner
-from langgraph_convcoa.reasoning.messages import render
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 
 _ReasonerFactory = Callable[[Kit], Reasoner]

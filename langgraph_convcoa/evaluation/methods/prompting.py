@@ -22,8 +22,8 @@ from langgraph_convcoa.context import ConvCoAContext
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.evaluation.records import Outcome, Turn
 from langgraph_convcoa.nodes.plan import MODEL_K
+from langgraph_convcoa.reasoning.chat_model import render
 from langgraph_convcoa.reasoning.excerpts import Excerpt, fence
-from langgraph_convcoa.reasoning.messages import render
 from langgraph_convcoa.reasoning.models import call_error, status_code
 from langgraph_convcoa.reasoning.parsing import without_thought
 from langgraph_convcoa.text.citation_marks import check_citations

@@ -17,7 +17,7 @@ from langgraph_convcoa.errors import ModelError
 from langgraph_convcoa.evaluation.records import Answered, History, Questions, references_of
 from langgraph_convcoa.evaluation.runs.folder import RunFolder
 from langgraph_convcoa.evaluation.runs.run import PATIENCE, RunSettings, completed, hopeless, unkept
-from langgraph_convcoa.reasoning.messages import render
+from langgraph_convcoa.reasoning.chat_model import render
 from langgraph_convcoa.reasoning.models import call_error, load_chat_model
 from langgraph_convcoa.reasoning.parsing import read_json, without_thought
 from langgraph_convcoa.retrieval.progress import Progress, track

@@ -41,10 +41,9 @@ from langgraph_convcoa.datasets.queries import Query
 from langgraph_convcoa.errors import InputError, one_of
 from langgraph_convcoa.graph import build_graph
 from langgraph_convcoa.reasoning.base import Corrected, CorrectRequest, History, PlanRequest, Reasoner, RepairRequest
-from langgraph_convcoa.reasoning.chat_model import ChatModelReasoner
+from langgraph_convcoa.reasoning.chat_model import ChatModelReasoner, plan_messages, read_plan
 from langgraph_convcoa.reasoning.extractive.coverage import NOTHING
 from langgraph_convcoa.reasoning.extractive.reasoner import ExtractiveReasoner
-from langgraph_convcoa.reasoning.messages import plan_messages, read_plan
 from langgraph_convcoa.reasoning.parsing import ANSWER_SCHEMA, CHAIN_SCHEMA, without_thought
 from langgraph_convcoa.state import ConvCoAOutput
 from langgraph_convcoa.text.citation_marks import without_marks

@@ -10,7 +10,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast,
 
 from langgraph_convcoa.datasets.queries import Query
 from langgraph_convcoa.reasoning.base import PlanRequest
-from langgraph_convcoa.reasoning.messages import plan_messages
+from langgraph_convcoa.reasoning.chat_model import plan_messages
 from tests.fakes import FixedRetriever, node, plan
 
 TEMPLATE = (
