@@ -87,7 +87,6 @@ def test_messages_are_bounded_in_bytes_whatever_the_script_and_where_the_texts_a
     engine.put(passages)
     assert all(len(json.dumps(message, ensure_ascii=False).encode()) <= 165_000 for message in sent)
     assert 2 <= len(sent) <= 4
-    assert [one.text for one in engine.patterns([one.id for one in passages])] == [one.text for one in passages]
     sent.clear()
     # What cannot be divided goes alone.
     monkeypatch.setattr("langgraph_convcoa.retrieval.engine.milvus.engine._MOST_BYTES", 100)

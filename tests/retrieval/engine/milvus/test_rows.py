@@ -75,13 +75,7 @@ def test_values_that_are_compared_by_rules_of_python(client):
 
 
 @given(
-    st.lists(
-        st.integers()
-        | st.integers(-(2**70), 2**70)
-        | st.integers(-(10**400), 10**400)
-        | st.floats(allow_nan=False, allow_infinity=False),
-        min_size=2,
-    )
+    st.lists(st.integers(-(2**70), 2**70) | st.just(-(10**400)) | st.floats(allow_nan=False, allow_infinity=False), min_size=2)
 )
 def test_numbers_as_text_have_their_order(numbers):
     written = [ordered_of({"x": number}).popitem()[1] for number in numbers]
