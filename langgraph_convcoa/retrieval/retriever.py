@@ -1,7 +1,7 @@
 """The retriever: sparse Hopfield retrieval behind LangChain's interface.
 
-`invoke` makes a `Query` with the states of its questions (`query.conversation_state`). `search` bounds and scores the passages
-of the corpus. The mathematics of both is in `hopfield.arrays`.
+`invoke` makes a `Query` with the state of its question (`query.conversation_state`). `search` bounds and scores the passages
+of a view, the current state of the corpus. The mathematics of both is in `hopfield.arrays`.
 """
 
 from __future__ import annotations

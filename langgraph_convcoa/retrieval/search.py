@@ -120,6 +120,7 @@ def top_k(
 ) -> list[Ranking]:
     """The k best passages for each query state (q, d), as if every passage were scored in full.
 
+    Passage i has the rows offsets[i] to offsets[i + 1] of the patterns: y_0 for the whole passage, then its windows Y.
     score(x, Y) = w <x, y_0> + sim(z, x) + extra, with z = sparsemax(beta x Y^T) Y. A passage's association weights add to 1,
     so w <x, y_0> + max_j <x, y_j> + extra bounds its score. Passages are scored in the order of their bounds until the k-th
     score is above every bound left. int8 patterns are first multiplied with the query rounded to int8, with wider bounds.
@@ -158,7 +159,7 @@ def top_k(
         row, bounds = job
         own = None if extra is None else extra[row]
         exact = partial(score, patterns, states[row], beta=beta, passage_weight=passage_weight, extra=own)
-        # Usually few more than k sets are needed; rounded queries have wider bounds.
+        # Usually few more than k passages are needed; rounded queries have wider bounds.
         wanted = 2 * k + 32 if patterns.dtype == "int8" else k + k // 2 + 32
         # The state's greatest possible score, with patterns of length 1.
         reach = (passage_weight + 1) * float(np.linalg.norm(states[row].astype(np.float64)))
@@ -221,7 +222,7 @@ def upper_bounds(
         whole, longest = patterns.reach[:, :, None]
 
     def bound(block: tuple[int, int]) -> None:
-        """Fill in the bounds of the sets a to b."""
+        """Fill in the bounds of the passages a to b."""
         a, b = block
         if allowed is not None and not allowed[a:b].any():
             bounds[:, a:b] = -np.inf
@@ -246,7 +247,7 @@ def upper_bounds(
 
 
 def _blocks(patterns: Patterns, queries: int) -> list[tuple[int, int]]:
-    """Runs of whole sets, (first set, last set + 1)."""
+    """Runs of passages, (first, last + 1), whose rows a thread multiplies at once."""
     offsets, threads = patterns.offsets, cores()
     total = int(offsets[-1])
     rows = min(max(_BLOCK_PRODUCTS[patterns.dtype] // queries, _FEWEST_ROWS), _MOST_ROWS[patterns.dtype])
@@ -259,42 +260,42 @@ def _blocks(patterns: Patterns, queries: int) -> list[tuple[int, int]]:
 
 
 def _rank(exact: Callable[[Numbers], Scores], bounds: Vectors, k: int, pool: int, wanted: int, rounding: float) -> Ranking:
-    """Score sets in the order of their bounds (n,), `wanted` at first, until no bound left reaches the k-th score."""
+    """Score passages in the order of their bounds (n,), `wanted` at first, until no bound left reaches the k-th score."""
     n, wanted = len(bounds), min(pool, wanted)
     while True:
         # The passages with the largest bounds, best first, and the next one, whose bound is the best of those not scored.
         first = max(n - wanted - 1, 0)
-        sets = np.argpartition(bounds, first)[first:]
-        sets = sets[bounds[sets].argsort()[::-1]]
-        best = bounds[sets].astype(np.float64)
+        numbers = np.argpartition(bounds, first)[first:]
+        numbers = numbers[bounds[numbers].argsort()[::-1]]
+        best = bounds[numbers].astype(np.float64)
         if wanted == pool:
-            sets, best = sets[:pool], np.append(best[:pool], -math.inf)
-        scores = exact(sets[:k])
-        # The k-th score can only rise: other sets matter only if their bound reaches it.
+            numbers, best = numbers[:pool], np.append(best[:pool], -math.inf)
+        scores = exact(numbers[:k])
+        # The k-th score can only rise: other passages matter only if their bound reaches it.
         least = scores.min() - rounding * max(1.0, abs(scores.min()))
         needed = k + int((best[k:wanted] >= least).sum())
-        scores = np.concatenate([scores, exact(sets[k:needed])])
+        scores = np.concatenate([scores, exact(numbers[k:needed])])
         # Equal scores are ordered by number.
-        order = np.lexsort((sets[:needed], -scores))[:k]
+        order = np.lexsort((numbers[:needed], -scores))[:k]
         last = scores[order[-1]]
         # Strictly above, so that rounding never decides between equal scores.
         if last > best[needed] + rounding * max(1.0, abs(last)):
-            return Ranking(sets[order], scores[order], True, needed)
+            return Ranking(numbers[order], scores[order], True, needed)
         wanted = min(pool, 2 * wanted)
 
 
 def score(
-    patterns: Patterns, state: Vectors, sets: Numbers, *, beta: float, passage_weight: float, extra: Vectors | None
+    patterns: Patterns, state: Vectors, numbers: Numbers, *, beta: float, passage_weight: float, extra: Vectors | None
 ) -> Scores:
     """Score some passages for a query state x (d): w <x, y_0> + sum_j sparsemax(beta a)_j a_j + extra, with a = Y x.
 
     `extra` is (n,). RetrievalError if a stored pattern is damaged.
     """
-    firsts, sizes = patterns.offsets[sets], patterns.offsets[sets + 1] - patterns.offsets[sets]
+    firsts, sizes = patterns.offsets[numbers], patterns.offsets[numbers + 1] - patterns.offsets[numbers]
     columns = np.arange(int(sizes.max(initial=2)))
-    scores = np.empty(len(sets))
+    scores = np.empty(len(numbers))
     step = max(1, _COPIED // (len(columns) * patterns.d))
-    for start in range(0, len(sets), step):
+    for start in range(0, len(numbers), step):
         part = slice(start, start + step)
         mask = columns < sizes[part, None]
         products = np.zeros(mask.shape)
@@ -302,9 +303,9 @@ def score(
         whole, windows = products[:, 0], products[:, 1:]
         scores[part] = passage_weight * whole + similarity(windows, beta=beta, mask=mask[:, 1:])
     if extra is not None:
-        scores += extra[sets]
-    # NaN bounds come first, so a damaged set is always scored.
-    broken = sets[~np.isfinite(scores)]
+        scores += extra[numbers]
+    # NaN bounds come first, so a damaged passage is always scored.
+    broken = numbers[~np.isfinite(scores)]
     if len(broken):
         raise RetrievalError(
             f"Passage number {broken[0]} has no finite score: its stored pattern is damaged; build the memory again."

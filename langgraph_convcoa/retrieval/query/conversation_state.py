@@ -131,8 +131,8 @@ def messages_of(history: Iterable[Turn | Sequence[str] | BaseMessage | Mapping[s
 class StateEncoder:
     """Query states of questions with their histories; vectors of recent texts are kept, since histories recur.
 
-    Without a model the state is `conversational_state`. A model may have `StateWeights` that replace it. It may also have a
-    query encoder, whose vectors of questions with their turns are mixed in (`mixed_states`).
+    The state is `conversational_state`. The default model has a query encoder, whose vectors of questions with their turns are
+    mixed in (`mixed_states`). The `StateWeights` of a trained head replace `conversational_state`.
     """
 
     def __init__(self, encoder: Encoder, model: RetrieverModel | None = None) -> None:
