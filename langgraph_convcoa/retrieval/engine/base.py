@@ -257,7 +257,7 @@ def end_of(limit: float) -> float:
 def search_vectors(vectors: Vectors) -> Vectors:
     """Turn a passage's patterns (n, d) into the vectors that an engine searches: (y_0 + y_j) / 2 for each window, (n - 1, d).
 
-    The largest product with a query state is half the bound of the passage's score at w = 1 (`scoring.topk.search`).
+    The largest product with a query state is half the bound of the passage's score at w = 1 (`search.top_k`).
 
     Example:
         >>> search_vectors(np.array([[1, 0], [1, 0], [0, 1]], dtype=np.float32)).tolist()
