@@ -91,7 +91,8 @@ def evaluate_methods(
         if searches and retriever is None and dataset.corpus:
             retriever = HopfieldRetriever.from_documents(dataset.corpus, encoder=encoder, cache=cache, progress=progress)
         kept = None if model is None else keep_replies(model, folder.replies)
-        kit = Kit(kept, retriever, k=plan.k, settings=ConvCoAContext(k=plan.k))
+        # With the method's own answers in the history, the next question would be read as the reply to a question back.
+        kit = Kit(kept, retriever, k=plan.k, settings=ConvCoAContext(k=plan.k, ask_back=plan.run.gold_history))
         made = {name: make_method(name, kit, methods) for name in chosen}
         remembering = {name for name, method in chosen.items() if method.remembers}
         running: dict[str, Any] = {"settings": plan.run, "progress": progress}

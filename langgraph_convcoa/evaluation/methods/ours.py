@@ -55,7 +55,7 @@ def make_ours(
 
     A reply counts as malformed if the model had to be asked again, or if the reply lacks a requested correction.
     """
-    given = {"ask_back": False, "k": kit.settings.k or kit.k, "action_timeout": _PATIENT, **(settings or {})}
+    given = {"k": kit.settings.k or kit.k, "action_timeout": _PATIENT, **(settings or {})}
     context = kit.settings.model_copy(update=given)
     made = ChatModelReasoner(kit.chat_model()) if reasoner is None else reasoner(kit)
     graph, saver = build_graph(reasoner=made, retriever=kit.retriever, context=context), InMemorySaver()
