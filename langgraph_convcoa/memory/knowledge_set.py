@@ -18,7 +18,7 @@ from langgraph_convcoa.chain import ChainItem
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.text.citation_marks import without_marks
 from langgraph_convcoa.text.clean import clean, shortened
-from langgraph_convcoa.text.words import words
+from langgraph_convcoa.text.words import sentences, words
 
 ROOT = "Contextual knowledge set"
 EXTRA = "convcoa"
@@ -46,6 +46,7 @@ class RoundExtra(TypedDict):
     time: str
     evidence: NotRequired[list[Citation]]  # Evidence of items that the answer does not cite.
     unsupported: NotRequired[list[str]]  # Sentences of the answer that no evidence supports.
+    asked_back: NotRequired[str]  # If the question answers a question back: the earlier question, and the question back.
     rating: NotRequired[str]  # The user's rating of the answer: "up" or "down".
 
 
@@ -120,6 +121,11 @@ class ContextualKnowledgeSet:
             entry["convcoa"] = extra
         self.rounds = [*self.rounds, entry]
 
+    @property
+    def question_back(self) -> str:
+        """The answer of the last round if it only asked back, otherwise ""."""
+        return self.rounds[-1]["answer"] if self.rounds and asks_back(self.rounds[-1]) else ""
+
     def without_question_back(self) -> ContextualKnowledgeSet:
         """The set without a last round that only asked back: the next round replaces it."""
         return ContextualKnowledgeSet(entry for entry in self.rounds if not asks_back(entry))
@@ -184,6 +190,28 @@ def asks_back(entry: Round) -> bool:
     return any(item.get("status") == "asked" for item in entry["convcoa"]["chain"]) if "convcoa" in entry else False
 
 
+def told_question(entry: Round) -> str:
+    """The question of a round for a person to read: a question back in it is named."""
+    whole, back = entry["original_question"], entry["convcoa"].get("asked_back", "") if "convcoa" in entry else ""
+    earlier, _, asked = back.rpartition("\n")
+    return f"{earlier} (asked back: {asked}) {whole.removeprefix(back).strip()}" if back else whole
+
+
+def is_question_back(message: AnyMessage, back: str = "") -> bool:
+    """Whether a message asks the user back: it has the mark, equals the question `back`, or only asks.
+
+    Most clients send messages without the mark.
+    """
+    marked = bool(message.additional_kwargs.get(CLARIFICATION))
+    return marked or (back != "" and message.text == back) or only_asks(message.text)
+
+
+def only_asks(text: str) -> bool:
+    """Whether every sentence of a text is a question, such as "Which one? The network?"; a text with a mark [n] answers."""
+    text, ends = text.strip(), ("?", "？", "؟")
+    return text.endswith(ends) and without_marks(text) == text and all(one.text.endswith(ends) for one in sentences(text))
+
+
 def _check(entry: Any) -> None:
     """Raise ValueError if a round lacks one of the papers' fields, or if its "convcoa" field is wrong."""
     if not isinstance(entry, dict) or isinstance(entry.get("round"), bool) or not isinstance(entry.get("round"), int):
@@ -228,12 +256,14 @@ class Asked(NamedTuple):
     asked_back: str = ""
 
 
-def read_conversation(question: str | None, messages: Sequence[AnyMessage], abandoned: str | None = None) -> Asked:
+def read_conversation(
+    question: str | None, messages: Sequence[AnyMessage], abandoned: str | None = None, back: str = ""
+) -> Asked:
     """Find the question and the answered turns before it.
 
     `question` wins. Without it the last messages must be the user's; several in a row are one question. The message of an
     unfinished turn (`abandoned` is its id) and an earlier message that is empty or too long are discarded. A question back is
-    no answer: its question goes on in the user's next message.
+    no answer: its question goes on in the user's next message. `back` is the last question back of the thread.
     Raises InputError if there is no question, or an empty one, or one longer than `LONGEST_QUESTION`.
     """
     history: list[tuple[str, str]] = []
@@ -250,7 +280,7 @@ def read_conversation(question: str | None, messages: Sequence[AnyMessage], aban
             else:
                 pending.append(message)
         elif isinstance(message, AIMessage) and pending and message.text:
-            if message.additional_kwargs.get(CLARIFICATION):
+            if is_question_back(message, back):
                 pending.append(message)
                 continue
             # Without the question back: nothing has verified it, and the history is evidence.
@@ -258,8 +288,8 @@ def read_conversation(question: str | None, messages: Sequence[AnyMessage], aban
             history.append((clean(pair[0][:_REMEMBERED_CHARACTERS]), clean(pair[1][:_REMEMBERED_CHARACTERS])))
             pending = []
     message_id = str(uuid.uuid4())
-    back = max((n for n, message in enumerate(pending, 1) if isinstance(message, AIMessage)), default=0)
-    asked_back, pending = "\n".join(m.text.strip() for m in pending[:back]), pending[back:]
+    begin = max((n for n, message in enumerate(pending, 1) if isinstance(message, AIMessage)), default=0)
+    asked_back, pending = "\n".join(dict.fromkeys(m.text.strip() for m in pending[:begin])), pending[begin:]
     if question is None:
         if not isinstance(last, HumanMessage):
             raise InputError('give {"question": "..."} or {"messages": [...]} whose last message is the user\'s')

@@ -26,7 +26,7 @@ from pydantic import (
 
 from langgraph_convcoa.chain import chain_item
 from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.memory.knowledge_set import LONGEST_QUESTION
+from langgraph_convcoa.memory.knowledge_set import LONGEST_QUESTION, only_asks
 from langgraph_convcoa.nodes.plan import planned_look_ups, recall_plan
 from langgraph_convcoa.nodes.runtime import GraphParts, TurnRuntime, Update
 from langgraph_convcoa.state import (
@@ -76,10 +76,13 @@ def _plan(parts: GraphParts, state: ConvCoAState, runtime: TurnRuntime) -> Comma
     update: Update = {}
     if decided.type == "edit":
         edited: Plan = {**plan, "optimized_question": decided.args["optimized_question"], "nodes": decided.args["chain"]}
-        edited["clarification"] = decided.args.get("clarification", "")
+        # A question back that a person changed into a statement is an answer.
+        asked, draft = decided.args.get("clarification", ""), decided.args["draft_answer"]
+        stays = asked == clarification_of(plan) or only_asks(asked)
+        edited["clarification"], draft = (asked, draft) if stays else ("", draft or asked)
         # An unchanged draft belongs to the old chain: it is dropped if the chain changed.
-        old_draft = edited["nodes"] != plan["nodes"] and decided.args["draft_answer"] == plan["draft_answer"]
-        edited["draft_answer"] = "" if old_draft else decided.args["draft_answer"]
+        old_draft = edited["nodes"] != plan["nodes"] and draft == plan["draft_answer"]
+        edited["draft_answer"] = "" if old_draft else draft
         looked = [one for one in state["findings"] if one["index"] == LOOKED]
         recalled = recall_plan(parts, state, edited, settings)
         state = {**state, "plan": edited, "recalled": recalled, "findings": looked}

@@ -54,9 +54,11 @@ _log = logging.getLogger(__name__)
 def recall(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runtime: TurnRuntime) -> Update:
     """Read the question, load the relevant history and clear what an abandoned turn left; no model call."""
     settings = parts.settings(runtime)
-    asked = read_conversation(state.get("question"), state.get("messages", []), state.get("asked_message_id"))
+    knowledge = ContextualKnowledgeSet.load(state.get("knowledge_set"))
+    given = state.get("question"), state.get("messages", []), state.get("asked_message_id")
+    asked = read_conversation(*given, knowledge.question_back)
     question = question_of({"asked": asked.question, "asked_back": asked.asked_back})
-    knowledge = ContextualKnowledgeSet.load(state.get("knowledge_set")).without_question_back()
+    knowledge = knowledge.without_question_back()
     knowledge.seed(asked.history)
     shared: list[Round] = []
     if settings.share_knowledge:
@@ -217,6 +219,7 @@ class _PlanCall:
             language=settings.language,
             evidence=evidence,
             recognised=parts.actions.recognised(question, pairs_of(state)),
+            asked_back=bool(state.get("asked_back")),
             may_ask=settings.ask_back and not state.get("asked_back") and len(evidence) > 1,
             gate=parts.gate(state, settings, config, {"plan", "answer"}) if streams else None,
         )
