@@ -55,8 +55,7 @@ Graph = StateGraph[ConvCoAState, ConvCoAContext, ConvCoAInput, ConvCoAOutput]
 _LOOK_UP_AGAIN = RetryPolicy(max_attempts=2, initial_interval=0.5, retry_on=is_transient)
 _NODES = ("recall", "look", "plan", "approve", "verify", "repair", "correct", "answer", "remember")
 _ASKING = ("plan", "correct", "repair")  # The nodes that ask a model.
-_LOCAL: WeakValueDictionary[str, Reasoner] = WeakValueDictionary()
-"""Local models that runs name, such as those of a server's collections: all graphs share one."""
+_LOCAL: WeakValueDictionary[str, Reasoner] = WeakValueDictionary()  # Local models that runs name; all graphs share them.
 _LOADING = threading.Lock()
 
 

@@ -16,20 +16,12 @@ from pydantic import Field
 from typing_extensions import TypedDict  # pydantic, which makes Studio's schemas, wants this one before Python 3.12
 
 from langgraph_convcoa.chain import ChainItem
+from langgraph_convcoa.chain import PlannedNode as PlannedNode
 from langgraph_convcoa.memory.evidence import RecalledAnswer, RememberedEvidence
 from langgraph_convcoa.memory.knowledge_set import Citation, KnowledgeSetJSON, Round
 from langgraph_convcoa.reasoning.usage import NodeUsage, Usage, add_costs
 
 LOOKED = -1  # The index of the findings for the question itself.
-
-
-class PlannedNode(TypedDict):
-    """A step of the plan."""
-
-    action: str
-    sub_question: str
-    guess_answer: str
-    action_input: str
 
 
 class Plan(TypedDict):

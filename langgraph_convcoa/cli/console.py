@@ -171,7 +171,7 @@ class TurnView:
         return ask_decisions(request, self._err)
 
     def finish(self, output: Mapping[str, Any], *, goes_on: bool = True) -> None:
-        """Show the answer if it was not streamed, its citations, and the cost of the turn. The last turn has no `goes_on`."""
+        """Show the answer if it was not streamed, its citations, and the cost of the turn. `goes_on`: another may follow."""
         self._quiet()
         answer, streamed = str(output.get("answer") or ""), "".join(self._streamed)
         self._end_line()

@@ -95,10 +95,7 @@ class Session(StoredGraph):
 
 
 def run_turn(session: Session, question: str | None, *, goes_on: bool = True) -> dict[str, Any]:
-    """Run one turn and show it at the terminal. Without a question, resume the interrupted turn.
-
-    With `goes_on`, the conversation may have further turns.
-    """
+    """Run one turn and show it at the terminal. Without a question, resume the interrupted turn. `goes_on`: see `finish`."""
     out, err = consoles()
     if question is not None and (unfinished := session.unfinished()):
         same = unfinished == question.strip()

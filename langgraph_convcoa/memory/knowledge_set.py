@@ -121,11 +121,6 @@ class ContextualKnowledgeSet:
             entry["convcoa"] = extra
         self.rounds = [*self.rounds, entry]
 
-    @property
-    def question_back(self) -> str:
-        """The answer of the last round if it only asked back, otherwise ""."""
-        return self.rounds[-1]["answer"] if self.rounds and asks_back(self.rounds[-1]) else ""
-
     def without_question_back(self) -> ContextualKnowledgeSet:
         """The set without a last round that only asked back: the next round replaces it."""
         return ContextualKnowledgeSet(entry for entry in self.rounds if not asks_back(entry))
@@ -198,10 +193,7 @@ def told_question(entry: Round) -> str:
 
 
 def is_question_back(message: AnyMessage, back: str = "") -> bool:
-    """Whether a message asks the user back: it has the mark, equals the question `back`, or only asks.
-
-    Most clients send messages without the mark.
-    """
+    """Whether a message asks the user back: it has the mark, which most clients leave out, equals `back`, or only asks."""
     marked = bool(message.additional_kwargs.get(CLARIFICATION))
     return marked or (back != "" and message.text == back) or only_asks(message.text)
 

@@ -76,10 +76,7 @@ def answer(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runti
 
 
 def _ask_back(parts: GraphParts, state: ConvCoAState, checker: Checker) -> Update:
-    """Ask the user which one the question means. The question back cites nothing, and nothing verifies it.
-
-    A person who approves the answer may write an answer in its place, which is verified.
-    """
+    """Ask the user which one the question means; nothing verifies this. A person who approves may write an answer instead."""
     plan = state["plan"]
     reply: Reply = {**state["reply"], "text": clarification_of(plan)}
     if "answer" in state["approve"]:

@@ -24,7 +24,7 @@ from langgraph_convcoa.context import ConvCoAContext, check_approve
 from langgraph_convcoa.errors import ModelError
 from langgraph_convcoa.memory import sharing
 from langgraph_convcoa.memory.evidence import RecalledAnswer, integrate, recall_answers
-from langgraph_convcoa.memory.knowledge_set import ContextualKnowledgeSet, Round, read_conversation
+from langgraph_convcoa.memory.knowledge_set import ContextualKnowledgeSet, Round, asks_back, read_conversation
 from langgraph_convcoa.nodes.runtime import GraphParts, TurnRuntime, Update, annotate, emit, emit_status
 from langgraph_convcoa.reasoning.base import PlanRequest
 from langgraph_convcoa.reasoning.usage import node_usage
@@ -55,8 +55,8 @@ def recall(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runti
     """Read the question, load the relevant history and clear what an abandoned turn left; no model call."""
     settings = parts.settings(runtime)
     knowledge = ContextualKnowledgeSet.load(state.get("knowledge_set"))
-    given = state.get("question"), state.get("messages", []), state.get("asked_message_id")
-    asked = read_conversation(*given, knowledge.question_back)
+    back = next((entry["answer"] for entry in knowledge.rounds if asks_back(entry)), "")
+    asked = read_conversation(state.get("question"), state.get("messages", []), state.get("asked_message_id"), back)
     question = question_of({"asked": asked.question, "asked_back": asked.asked_back})
     knowledge = knowledge.without_question_back()
     knowledge.seed(asked.history)

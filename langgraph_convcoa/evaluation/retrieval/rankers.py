@@ -184,5 +184,4 @@ class _RememberingEncoder(DelegatingEncoder):
 
 
 def _first(ids: Iterable[str]) -> list[str]:
-    """The first ids, each once."""
     return list(islice(dict.fromkeys(ids), _DEPTH))
