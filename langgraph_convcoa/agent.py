@@ -11,11 +11,11 @@ from langchain.agents.middleware import AgentMiddleware, AgentState, ExtendedMod
 from langchain.agents.middleware.types import OmitFromInput
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.documents import Document
-from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, AnyMessage, ToolMessage
 from langchain_core.messages.tool import tool_call_chunk
 from langchain_core.outputs import ChatGenerationChunk
 from langchain_core.runnables import Runnable
+from langchain_core.runnables.config import merge_configs, set_config_context
 from langchain_core.tools import BaseTool, StructuredTool
 from langgraph.config import get_config
 from langgraph.constants import TAG_NOSTREAM
@@ -116,7 +116,8 @@ class VerifiedAnswers(AgentMiddleware[VerifiedState, Any, Any]):
         if request.response_format is not None:
             return handler(request)
         answer = _Answer(self, request)
-        response = handler(answer.request)
+        with set_config_context(answer.config) as context:
+            response = context.run(handler, request)
         if not answer.read(response):
             return _updated(response)
         for _ in range(self.corrections):
@@ -136,7 +137,8 @@ class VerifiedAnswers(AgentMiddleware[VerifiedState, Any, Any]):
         if request.response_format is not None:
             return await handler(request)
         answer = await asyncio.to_thread(_Answer, self, request)
-        response = await handler(answer.request)
+        with set_config_context(answer.config) as context:
+            response = await asyncio.create_task(cast("Any", handler(request)), context=context)
         if not await asyncio.to_thread(answer.read, response):
             return _updated(response)
         for _ in range(self.corrections):
@@ -187,7 +189,7 @@ class _Answer:
     """One reply of an agent's model, from the request to the verified message."""
 
     def __init__(self, settings: VerifiedAnswers, request: ModelRequest[Any]) -> None:
-        self.request = request  # In a streamed run, the request's model hides the reply, and the gate shows sentences.
+        self.config = get_config()  # Of the model's call. In a streamed run it hides the reply, which is shown by sentences.
         self.failure = ""  # Why the model gave no corrections.
         self._settings = settings
         turns = history_pairs(request.messages)
@@ -198,14 +200,9 @@ class _Answer:
         self._draft: list[CheckedSentence] = []
         self._confirmed: list[str] = []
         self._gate: SentenceGate | None = None
-        if self._documents and isinstance(request.model, BaseChatModel) and is_followed(get_config()):
+        if self._documents and is_followed(self.config):
             self._gate = SentenceGate(self._checker, show)
-            held: Any = request.model.callbacks  # A list of handlers, a manager of them, or None.
-            hidden = {
-                "tags": [*(request.model.tags or []), TAG_NOSTREAM],
-                "callbacks": [*(getattr(held, "handlers", held) or ()), _Watcher(self._gate)],
-            }
-            self.request = request.override(model=request.model.model_copy(update=hidden))
+            self.config = merge_configs(self.config, {"tags": [TAG_NOSTREAM], "callbacks": [_Watcher(self._gate)]})
 
     def read(self, response: ModelResponse[Any]) -> bool:
         """Check the answer. Returns False if the reply is not an answer, such as a tool call."""

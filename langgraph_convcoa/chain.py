@@ -68,17 +68,22 @@ class ActionChain(BaseModel):
         return cls(optimized_question=question, nodes=(node,), self_contained=False)
 
 
-class ChainItem(TypedDict):
+class PlannedNode(TypedDict):
+    """A step of the plan."""
+
+    action: str
+    sub_question: str
+    guess_answer: str
+    action_input: str
+
+
+class ChainItem(PlannedNode):
     """A node of the chain after the turn, as the graph returns it.
 
     `evidence` holds document ids, best first. For each document that was found through other documents of the
     evidence graph, `paths` holds the steps from the question to the document.
     """
 
-    action: str
-    sub_question: str
-    guess_answer: str
-    action_input: str
     answer: str
     status: Status
     score: float

@@ -27,6 +27,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
+from weakref import WeakValueDictionary
 
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.tools import BaseTool
@@ -69,6 +70,8 @@ Graph = StateGraph[ConvCoAState, ConvCoAContext, ConvCoAInput, ConvCoAOutput]
 _LOOK_UP_AGAIN = RetryPolicy(max_attempts=2, initial_interval=0.5, retry_on=is_transient)
 _NODES = ("recall", "look", "plan", "approve", "verify", "repair", "correct", "answer", "remember")
 _ASKING = ("plan", "correct", "repair")  # The nodes that ask a model.
+_LOCAL: WeakValueDictionary[str, Reasoner] = WeakValueDictionary()  # Local models that runs name; all graphs share them.
+_LOADING = threading.Lock()
 
 
 def build_graph(
@@ -363,14 +366,15 @@ def _reasoner_of(
         local = isinstance(model, str) and model.strip().startswith("huggingface:")
         of_nodes[node] = ChatModelReasoner(model, base_url=base_url, load_in_8bit=load_in_8bit and local)
     named: dict[str, Reasoner] = {}
-    lock = threading.Lock()
 
     def reasoner_of(node: str, settings: ConvCoAContext) -> Reasoner:
         if not (name := settings.model_of(node)):
             return of_nodes.get(node, own)
-        with lock:
-            if name not in named:
-                named[name] = ChatModelReasoner(name, base_url=base_url)
-            return named[name]
+        if name not in named:
+            with _LOADING:
+                named[name] = named.get(name) or _LOCAL.get(name) or ChatModelReasoner(name, base_url=base_url)
+                if name.startswith("huggingface:"):
+                    _LOCAL[name] = named[name]
+        return named[name]
 
     return reasoner_of

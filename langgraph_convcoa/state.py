@@ -25,6 +25,7 @@ from typing_extensions import TypedDict  # pydantic, which makes Studio's schema
 
 from langgraph_convcoa.actions.runner import ActionRunner
 from langgraph_convcoa.chain import ChainItem
+from langgraph_convcoa.chain import PlannedNode as PlannedNode
 from langgraph_convcoa.context import ConvCoAContext
 from langgraph_convcoa.memory.conversation_memory import ConversationMemory
 from langgraph_convcoa.memory.evidence import RecalledAnswer, RememberedEvidence
@@ -39,15 +40,6 @@ Update = dict[str, Any]  # The part of the state that a node changes.
 TurnRuntime = Runtime[ConvCoAContext]  # LangGraph's runtime: the context of the run and its store.
 LOOKED = -1  # The index of the findings for the question itself.
 _CHECKERS, _CHECKER_SECONDS = 32, 120.0
-
-
-class PlannedNode(TypedDict):
-    """A step of the plan."""
-
-    action: str
-    sub_question: str
-    guess_answer: str
-    action_input: str
 
 
 class Plan(TypedDict):

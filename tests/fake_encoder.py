@@ -59,6 +59,25 @@ class CountingEncoder(WordEncoder):
         return super().encode_queries(texts)
 
 
+class MadeUpEncoder(WordEncoder):
+    """Vectors of no meaning, so that encoding takes next to nothing."""
+
+    dimension = 384
+
+    def __init__(self) -> None:
+        super().__init__()
+        rows = np.random.default_rng(0).standard_normal((4096, self.dimension), dtype=np.float32)
+        self._rows = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+    def count_tokens(self, text: str) -> int:
+        return text.count(" ") * 3 // 2 + 2
+
+    def _encode(self, texts: Sequence[str]) -> Vectors:
+        keys = np.array([zlib.crc32(text.encode()) for text in texts], dtype=np.int64)
+        found = self._rows[keys % len(self._rows)] + np.float32(0.5) * self._rows[keys // len(self._rows) % len(self._rows)]
+        return found / np.linalg.norm(found, axis=1, keepdims=True)
+
+
 if __name__ == "__main__":
     from langgraph_convcoa.cli.app import main
     from langgraph_convcoa.retrieval import retriever

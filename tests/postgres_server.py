@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import pwd
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -21,6 +20,7 @@ from urllib.parse import quote
 import pytest
 
 from tests.bounds import SECONDS
+from tests.loopback import unused_port
 
 PASSWORD = "s3cret-p/ss"
 
@@ -41,9 +41,7 @@ def pgvector_server() -> Iterator[str]:
     programs = Path(package.origin).parent / "pginstall18" / "bin"
     with ExitStack() as stack:
         for left in range(4, -1, -1):
-            with socket.socket() as free:
-                free.bind(("127.0.0.1", 0))
-                port = free.getsockname()[1]
+            port = unused_port()
             try:
                 stack.enter_context(postgres_server(programs, port=port))
                 break

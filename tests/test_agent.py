@@ -49,9 +49,10 @@ def tool_that_returns(value: Any, artifact: Any = None) -> BaseTool:
     return found
 
 
-def agent(*replies: Any, tools: Any = (search,), middleware: Any = (), **settings: Any) -> Any:
-    verified = VerifiedAnswers(verifier=WORDS, **settings)
-    return create_agent(ScriptedModel(replies=list(replies)), tools=list(tools), middleware=[*middleware, verified])
+def agent(*replies: Any, tools: Any = (search,), middleware: Any = (), wrapped: bool = False, **settings: Any) -> Any:
+    verified, model = VerifiedAnswers(verifier=WORDS, **settings), ScriptedModel(replies=list(replies))
+    given: Any = model.with_fallbacks([ScriptedModel(replies=[])]) if wrapped else model
+    return create_agent(given, tools=list(tools), middleware=[*middleware, verified])
 
 
 def threaded(*replies: Any, **settings: Any) -> Any:
@@ -84,8 +85,9 @@ def test_a_sentence_without_support_is_corrected_and_all_are_cited():
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
-def test_a_stream_shows_what_is_verified_and_nothing_else(asynchronous):
-    graph = agent(call("Let me look."), DRAFT, corrections(CORRECTED, first=2))
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_a_stream_shows_what_is_verified_and_nothing_else(asynchronous, wrapped):
+    graph = agent(call("Let me look."), DRAFT, corrections(CORRECTED, first=2), wrapped=wrapped)
     inputs, modes = {"messages": "Who?"}, ["messages", "values"]
 
     async def streamed() -> list[Any]:

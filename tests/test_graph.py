@@ -711,5 +711,18 @@ def test_a_question_back_in_another_language_is_answered_over_messages_alone() -
     out = compiled(model).invoke({"messages": [HumanMessage(fakes.VAGUE)]}, context={"language": "German"})
     assert out["clarification"] == "Meinst du das Netz oder Sparsemax?"
     assert "in German" in model.prompts[0].split("clarification")[1]
-    compiled(model).invoke({"messages": [*out["messages"], HumanMessage("Das Netz.")]})
+    # As most clients send it.
+    plain = [{"role": message.type, "content": message.text} for message in (*out["messages"], HumanMessage("Das Netz."))]
+    compiled(model).invoke({"messages": plain})
     assert f"Question: {fakes.VAGUE}\n{out['clarification']}\nDas Netz.\n" in model.prompts[1]
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+async def test_a_question_back_beside_a_refusal_is_asked_and_found_again_in_its_thread(streamed: bool) -> None:
+    back, final = "Which one? Name it.", direct(f"{HOPFIELD[:-1]} [1].")
+    model = ScriptedModel(replies=[fakes.asking(back, final_answer="The passages do not say which one is meant."), final])
+    graph = compiled(model, InMemorySaver())
+    assert (await turn(graph, fakes.VAGUE, thread(), streamed=streamed))["clarification"] == back
+    again = [("user", fakes.VAGUE), ("assistant", back), ("user", "The network.")]
+    await graph.ainvoke({"messages": again}, thread())
+    assert f"Question: {fakes.VAGUE}\n{back}\nThe network.\n" in model.prompts[1]

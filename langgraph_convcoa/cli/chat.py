@@ -64,7 +64,7 @@ def ask(
     if picture is not None and not picture.parent.is_dir():
         raise InputError(f"the picture cannot be written: there is no folder {picture.parent}")
     with open_session(options, "ask QUESTION") as session:
-        output = session.ask(text) if as_json else run_turn(session, text)
+        output = session.ask(text) if as_json else run_turn(session, text, goes_on=session.store.label != "memory")
     if as_json:
         print_json(output)
     if picture is not None:

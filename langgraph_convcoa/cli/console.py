@@ -23,6 +23,7 @@ from langgraph_convcoa.text.clean import flat, json_text, one_line, printable
 if TYPE_CHECKING:
     from langgraph_convcoa.errors import ConvCoAError
     from langgraph_convcoa.evaluation.reports import Report
+    from langgraph_convcoa.memory.knowledge_set import Round
 
 _STYLES = {
     **dict.fromkeys(("kept", "recalled"), "green"),
@@ -169,8 +170,8 @@ class TurnView:
         self._streamed.clear()
         return ask_decisions(request, self._err)
 
-    def finish(self, output: Mapping[str, Any]) -> None:
-        """Show the answer if it was not streamed, its citations, and the cost of the turn."""
+    def finish(self, output: Mapping[str, Any], *, goes_on: bool = True) -> None:
+        """Show the answer if it was not streamed, its citations, and the cost of the turn. `goes_on`: another may follow."""
         self._quiet()
         answer, streamed = str(output.get("answer") or ""), "".join(self._streamed)
         self._end_line()
@@ -182,9 +183,9 @@ class TurnView:
         for number, citation in enumerate(citations, start=1):
             self._out.out(citation_line(number, citation), style="dim")
         if output.get("clarification"):
-            self._err.print(
-                Text("a question back: the next message of this conversation is read as its answer", style="yellow")
-            )
+            how = "the next message of this conversation is read as its answer"
+            how = how if goes_on else "to answer it, use convcoa chat, or ask and answer with the same --thread NAME"
+            self._err.print(Text(f"a question back: {how}", style="yellow"))
         for sentence in self._doubts:
             self._err.print(Text(f"no evidence supports: {one_line(sentence)}", style="yellow"))
         if usage := output.get("usage"):
@@ -247,12 +248,13 @@ def show_sources(err: Console, output: Mapping[str, Any]) -> None:
         err.print(Text(f"    {printable(str(citation.get('quote') or '')).strip()}"))
 
 
-def show_rounds(console: Console, rounds: Sequence[Mapping[str, Any]], limit: int | None = 600) -> None:
+def show_rounds(console: Console, rounds: Sequence[Round], limit: int | None = 600) -> None:
     """Show rounds of a conversation, each answer at most `limit` characters long."""
+    from langgraph_convcoa.memory.knowledge_set import told_question
+
     for entry in rounds:
-        question = one_line(str(entry.get("original_question") or ""), 400)
-        console.print(Text(f"\n{entry.get('round', '')}> {question}", style="bold"))
-        answer = str(entry.get("answer") or "")
+        console.print(Text(f"\n{entry['round']}> {one_line(told_question(entry), 400)}", style="bold"))
+        answer = entry["answer"]
         console.print(Text(printable(answer).strip() if limit is None else one_line(answer, limit)))
 
 

@@ -94,8 +94,8 @@ class Session(StoredGraph):
         return self.run(self.turns.snapshot(self.thread)).values
 
 
-def run_turn(session: Session, question: str | None) -> dict[str, Any]:
-    """Run one turn and show it at the terminal. Without a question, resume the interrupted turn."""
+def run_turn(session: Session, question: str | None, *, goes_on: bool = True) -> dict[str, Any]:
+    """Run one turn and show it at the terminal. Without a question, resume the interrupted turn. `goes_on`: see `finish`."""
     out, err = consoles()
     if question is not None and (unfinished := session.unfinished()):
         same = unfinished == question.strip()
@@ -103,7 +103,7 @@ def run_turn(session: Session, question: str | None) -> dict[str, Any]:
         err.print(said, style="dim")
     with TurnView(out, err) as view:
         output = session.ask(question, view)
-        view.finish(output)
+        view.finish(output, goes_on=goes_on)
     return output
 
 

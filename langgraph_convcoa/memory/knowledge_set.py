@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any, NotRequired, cast
 
+from langchain_core.messages import AnyMessage
 from langchain_core.messages.utils import count_tokens_approximately
 from typing_extensions import TypedDict
 
@@ -13,6 +14,7 @@ from langgraph_convcoa.chain import ChainItem
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.text.citation_marks import without_marks
 from langgraph_convcoa.text.clean import shortened
+from langgraph_convcoa.text.words import sentences
 
 ROOT = "Contextual knowledge set"
 EXTRA = "convcoa"
@@ -37,6 +39,7 @@ class RoundExtra(TypedDict):
     time: str
     evidence: NotRequired[list[Citation]]  # Evidence of items that the answer does not cite.
     unsupported: NotRequired[list[str]]  # Sentences of the answer that no evidence supports.
+    asked_back: NotRequired[str]  # If the question answers a question back: the earlier question, and the question back.
     rating: NotRequired[str]  # The user's rating of the answer: "up" or "down".
 
 
@@ -173,6 +176,25 @@ class ContextualKnowledgeSet:
 def asks_back(entry: Round) -> bool:
     """Whether the answer of a round is a question back to the user."""
     return any(item.get("status") == "asked" for item in entry["convcoa"]["chain"]) if "convcoa" in entry else False
+
+
+def told_question(entry: Round) -> str:
+    """The question of a round for a person to read: a question back in it is named."""
+    whole, back = entry["original_question"], entry["convcoa"].get("asked_back", "") if "convcoa" in entry else ""
+    earlier, _, asked = back.rpartition("\n")
+    return f"{earlier} (asked back: {asked}) {whole.removeprefix(back).strip()}" if back else whole
+
+
+def is_question_back(message: AnyMessage, back: str = "") -> bool:
+    """Whether a message asks the user back: it has the mark, which most clients leave out, equals `back`, or only asks."""
+    marked = bool(message.additional_kwargs.get(CLARIFICATION))
+    return marked or (back != "" and message.text == back) or only_asks(message.text)
+
+
+def only_asks(text: str) -> bool:
+    """Whether every sentence of a text is a question, such as "Which one? The network?"; a text with a mark [n] answers."""
+    text, ends = text.strip(), ("?", "？", "؟")
+    return text.endswith(ends) and without_marks(text) == text and all(one.text.endswith(ends) for one in sentences(text))
 
 
 def _check(entry: Any) -> None:

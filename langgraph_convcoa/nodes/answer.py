@@ -21,7 +21,7 @@ from langgraph.types import Overwrite
 from langgraph_convcoa.chain import SOLVED, SUPPORTED, ChainItem, chain_item
 from langgraph_convcoa.memory import sharing
 from langgraph_convcoa.memory.evidence import remember_evidence
-from langgraph_convcoa.memory.knowledge_set import CLARIFICATION, Citation, ContextualKnowledgeSet, RoundExtra
+from langgraph_convcoa.memory.knowledge_set import CLARIFICATION, Citation, ContextualKnowledgeSet, RoundExtra, only_asks
 from langgraph_convcoa.nodes.approve import NeededText, Review, arguments, decide
 from langgraph_convcoa.nodes.runtime import emit
 from langgraph_convcoa.nodes.verify import STANDS_IN
@@ -58,10 +58,10 @@ def answer(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runti
 
     The event `answer` lists the sentences that no evidence supports.
     """
-    if clarification_of(state["plan"]):
-        return _ask_back(state)
     reply = state["reply"]
     checker = parts.checker(state, runtime.context)
+    if clarification_of(state["plan"]):
+        return _ask_back(parts, state, checker)
     text, citations, checked, removed = finish(reply["text"], state["items"], checker, reply["confirmed"])
     if reply["error"]:
         text = f"The model did not answer ({without_marks(reply['error'])}); these are quotes.\n\n{text}"
@@ -79,8 +79,8 @@ def answer(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runti
     return update
 
 
-def _ask_back(state: ConvCoAState) -> Update:
-    """Ask the user which one the question means. The question back cites nothing, and nothing verifies it."""
+def _ask_back(parts: GraphParts, state: ConvCoAState, checker: Checker) -> Update:
+    """Ask the user which one the question means; nothing verifies this. A person who approves may write an answer instead."""
     plan = state["plan"]
     reply: Reply = {**state["reply"], "text": clarification_of(plan)}
     if "answer" in state["approve"]:
@@ -89,6 +89,10 @@ def _ask_back(state: ConvCoAState) -> Update:
         if decided.type == "reject":
             return {"plan": {**plan, "clarification": ""}, "reply": {**reply, "text": decided.sentence}}
         reply["text"] = decided.args["answer"]
+        if decided.type == "edit" and not only_asks(reply["text"]):
+            update = _written(parts, state, reply["text"], reply, checker)
+            emit({"type": "answer", "unsupported": update["reply"]["unsupported"], "removed_citations": 0})
+            return {**update, "plan": {**plan, "clarification": ""}}
     evidence = merge_findings(state["findings"])
     item = chain_item(evidence.found[LOOKED].action, plan["optimized_question"])
     item |= {"status": "asked", "evidence": [str(document.id) for document in evidence.documents]}
@@ -224,6 +228,8 @@ def remember(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, run
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
         "evidence": _uncited(items, documents, citations),
     }
+    if asked_back := state.get("asked_back"):
+        extra["asked_back"] = asked_back
     solved = [(item["sub_question"], summary(item, documents)) for item in items if item["status"] != "asked"]
     knowledge.add_round(question_of(state), state["plan"]["optimized_question"], solved, text, extra)
     entry = knowledge.rounds[-1]

@@ -26,6 +26,7 @@ from pydantic import (
 
 from langgraph_convcoa.chain import chain_item
 from langgraph_convcoa.errors import InputError
+from langgraph_convcoa.memory.knowledge_set import only_asks
 from langgraph_convcoa.nodes.plan import LONGEST_QUESTION, recall_plan
 from langgraph_convcoa.state import (
     LOOKED,
@@ -63,10 +64,13 @@ def _plan(parts: GraphParts, state: ConvCoAState, runtime: TurnRuntime) -> Updat
         return {"items": items, "reply": empty_reply(decided.sentence), "plan": {**plan, "clarification": ""}}
     if decided.type == "edit":
         edited: Plan = {**plan, "optimized_question": decided.args["optimized_question"], "nodes": decided.args["chain"]}
-        edited["clarification"] = decided.args.get("clarification", "")
+        # A question back that a person changed into a statement is an answer.
+        asked, draft = decided.args.get("clarification", ""), decided.args["draft_answer"]
+        stays = asked == clarification_of(plan) or only_asks(asked)
+        edited["clarification"], draft = (asked, draft) if stays else ("", draft or asked)
         # An unchanged draft belongs to the old chain: it is dropped if the chain changed.
-        old_draft = edited["nodes"] != plan["nodes"] and decided.args["draft_answer"] == plan["draft_answer"]
-        edited["draft_answer"] = "" if old_draft else decided.args["draft_answer"]
+        old_draft = edited["nodes"] != plan["nodes"] and draft == plan["draft_answer"]
+        edited["draft_answer"] = "" if old_draft else draft
         looked = [one for one in state["findings"] if one["index"] == LOOKED]
         recalled = recall_plan(parts, state, edited, settings)
         return {"plan": edited, "recalled": recalled, "findings": Overwrite(looked)}

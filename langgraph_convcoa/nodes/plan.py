@@ -28,7 +28,7 @@ from langgraph_convcoa.context import ConvCoAContext, check_approve
 from langgraph_convcoa.errors import InputError, ModelError
 from langgraph_convcoa.memory import sharing
 from langgraph_convcoa.memory.evidence import RecalledAnswer, integrate, recall_answers
-from langgraph_convcoa.memory.knowledge_set import CLARIFICATION, ContextualKnowledgeSet, Round
+from langgraph_convcoa.memory.knowledge_set import ContextualKnowledgeSet, Round, asks_back, is_question_back
 from langgraph_convcoa.nodes.runtime import annotate, emit, emit_status
 from langgraph_convcoa.reasoning.base import BrokenInput, PlanRequest, RepairRequest
 from langgraph_convcoa.reasoning.usage import node_usage
@@ -64,9 +64,11 @@ _log = logging.getLogger(__name__)
 def recall(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runtime: TurnRuntime) -> Update:
     """Read the question, load the relevant history and clear what an abandoned turn left; no model call."""
     settings = runtime.context
-    asked = read_conversation(state.get("question"), state.get("messages", []), state.get("asked_message_id"))
+    knowledge = ContextualKnowledgeSet.load(state.get("knowledge_set"))
+    back = next((entry["answer"] for entry in knowledge.rounds if asks_back(entry)), "")
+    asked = read_conversation(state.get("question"), state.get("messages", []), state.get("asked_message_id"), back)
     question = question_of({"asked": asked.question, "asked_back": asked.asked_back})
-    knowledge = ContextualKnowledgeSet.load(state.get("knowledge_set")).without_question_back()
+    knowledge = knowledge.without_question_back()
     knowledge.seed(asked.history)
     shared: list[Round] = []
     if settings.share_knowledge:
@@ -118,12 +120,14 @@ class TurnInput(NamedTuple):
     asked_back: str = ""
 
 
-def read_conversation(question: str | None, messages: Sequence[AnyMessage], abandoned: str | None = None) -> TurnInput:
+def read_conversation(
+    question: str | None, messages: Sequence[AnyMessage], abandoned: str | None = None, back: str = ""
+) -> TurnInput:
     """Find the question and the answered turns before it.
 
     `question` wins. Without it the last messages must be the user's; several in a row are one question. The message of an
     unfinished turn (`abandoned` is its id) and an earlier message that is empty or too long are discarded. A question back is
-    no answer: its question goes on in the user's next message.
+    no answer: its question goes on in the user's next message. `back` is the last question back of the thread.
     Raises InputError if there is no question, or an empty one, or one longer than `LONGEST_QUESTION`.
     """
     history: list[tuple[str, str]] = []
@@ -140,7 +144,7 @@ def read_conversation(question: str | None, messages: Sequence[AnyMessage], aban
             else:
                 pending.append(message)
         elif isinstance(message, AIMessage) and pending and message.text:
-            if message.additional_kwargs.get(CLARIFICATION):
+            if is_question_back(message, back):
                 pending.append(message)
                 continue
             # Without the question back: nothing has verified it, and the history is evidence.
@@ -148,8 +152,8 @@ def read_conversation(question: str | None, messages: Sequence[AnyMessage], aban
             history.append((clean(pair[0][:_REMEMBERED_CHARACTERS]), clean(pair[1][:_REMEMBERED_CHARACTERS])))
             pending = []
     message_id = str(uuid.uuid4())
-    back = max((n for n, message in enumerate(pending, 1) if isinstance(message, AIMessage)), default=0)
-    asked_back, pending = "\n".join(m.text.strip() for m in pending[:back]), pending[back:]
+    begin = max((n for n, message in enumerate(pending, 1) if isinstance(message, AIMessage)), default=0)
+    asked_back, pending = "\n".join(dict.fromkeys(m.text.strip() for m in pending[:begin])), pending[begin:]
     if question is None:
         if not isinstance(last, HumanMessage):
             raise InputError('give {"question": "..."} or {"messages": [...]} whose last message is the user\'s')
@@ -293,6 +297,7 @@ class _PlanCall:
             language=settings.language,
             evidence=evidence,
             recognised=parts.actions.recognised(question, pairs_of(state)),
+            asked_back=bool(state.get("asked_back")),
             may_ask=settings.ask_back and not state.get("asked_back") and len(evidence) > 1,
             gate=parts.gate(state, settings, config, {"plan", "answer"}) if streams else None,
         )

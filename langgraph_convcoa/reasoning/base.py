@@ -21,7 +21,7 @@ class PlanRequest:
 
     `actions` maps names to descriptions. `knowledge` is the conversation as text. `evidence[n - 1]` is cited as [n].
     An action that takes only one form of question has an entry in `recognised`: whether this question has that form.
-    With `may_ask`, the planner may return a question to the user.
+    With `may_ask`, the planner may return a question to the user; with `asked_back`, the question answers such a one.
     """
 
     question: str
@@ -33,6 +33,7 @@ class PlanRequest:
     evidence: Sequence[Document] = ()
     recognised: Mapping[str, bool] = field(default_factory=dict)
     may_ask: bool = False
+    asked_back: bool = False
     gate: SentenceGate | None = None
 
 

@@ -40,7 +40,7 @@ from langgraph_convcoa.reasoning.streaming import AnswerStream, SentenceGate
 from langgraph_convcoa.text.citation_marks import without_marks
 from langgraph_convcoa.text.clean import cut_field, flat
 from langgraph_convcoa.text.words import content_words
-from langgraph_convcoa.verification.sentences import renumbered
+from langgraph_convcoa.verification.sentences import renumbered, statements
 
 _log = logging.getLogger(__name__)
 _CONFIRMED_FROM = 2  # Pieces of evidence that the prompt shows for each failed sentence of a draft, cited pieces first.
@@ -183,7 +183,7 @@ def read_plan(reply: str, request: PlanRequest) -> ActionChain | None:
     """The chain in a model's reply to `plan_messages`; None if it holds none.
 
     An answer that was shown in part stays, and sub-questions behind it are dropped. A question back to the user counts if it
-    may be asked and no answer comes with it.
+    may be asked and no answer comes with it; a refusal is no answer.
     """
     actions, most = list(request.actions), request.max_sub_questions
     chain = parse_chain(without_thought(reply), question=request.question, actions=actions, max_sub_questions=most)
@@ -193,7 +193,8 @@ def read_plan(reply: str, request: PlanRequest) -> ActionChain | None:
         return chain
     asked = without_marks(chain.clarification)
     asks = request.may_ask and not chain.nodes and not {*"?？؟"}.isdisjoint(asked)
-    if not asks or without_marks(chain.draft_answer) not in ("", asked):
+    answers = without_marks(chain.draft_answer) != asked and any(one.claim for one in statements(chain.draft_answer))
+    if answers or not asks:
         return chain.model_copy(update={"clarification": ""})
     return chain.model_copy(update={"clarification": asked, "draft_answer": ""})
 

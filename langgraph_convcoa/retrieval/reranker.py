@@ -72,7 +72,7 @@ class CrossEncoderReranker:
 
 
 def as_reranker(reranker: Reranker | str) -> Reranker:
-    """The reranker of this name; an object with `logits` is returned unchanged.
+    """The reranker of this name, opened once; an object with `logits` is returned unchanged.
 
     "default" is the package's own reranker. A file `*.safetensors` is opened as a `TrainedReranker`. Any other name is the
     name or the folder of a sentence-transformers `CrossEncoder`. Raises InputError for objects of other types.
@@ -81,18 +81,21 @@ def as_reranker(reranker: Reranker | str) -> Reranker:
         >>> type(as_reranker("cross-encoder/ms-marco-MiniLM-L6-v2")).__name__
         'CrossEncoderReranker'
     """
-    if reranker == "default":
-        return default_reranker()
-    if isinstance(reranker, str) and reranker.endswith(".safetensors"):
-        return TrainedReranker(reranker)
     if isinstance(reranker, str) and reranker.strip():
-        return CrossEncoderReranker(reranker)
+        return _named(reranker)
     # These are known without reading their files.
     known_type = isinstance(reranker, TrainedReranker | CrossEncoderReranker)
     if not isinstance(reranker, str) and (known_type or isinstance(reranker, Reranker)):
         return reranker
     known = '"default", the name of a CrossEncoder, or an object with `logits` and `weight`'
     raise InputError(f"reranker must be {known}, not {reranker!r:.60}.")
+
+
+@cache
+def _named(name: str) -> Reranker:
+    if name == "default":
+        return default_reranker()
+    return TrainedReranker(name) if name.endswith(".safetensors") else CrossEncoderReranker(name)
 
 
 class _DefaultReranker(TrainedReranker):

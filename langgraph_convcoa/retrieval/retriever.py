@@ -79,7 +79,8 @@ class HopfieldRetriever(EditableRetriever):
         rerank: How many passages the reranker reads with the question, such as 20; 0 for none. They are ranked by the score
             plus the weighted logit. `score` stays that of the search and need not descend, and `certified` is about the
             search. Rankings got better for encyclopaedic and multi-hop questions, and worse on MTRAG: try your own questions.
-        reranker: "default" (in the package), the name of a sentence-transformers `CrossEncoder`, or a `Reranker`; not saved.
+        reranker: "default" (in the package), the name of a sentence-transformers `CrossEncoder`, or a `Reranker`. A name is
+            saved with an index, an object is not.
         corpus: Passages in memory, an index on disk, a vector store or an engine. `model_copy` shares it.
         encoder: The encoder of the queries and the corpus.
         model: The trained query side: "default" (in the package), "untrained", a folder that `convcoa train` made, or a
@@ -135,8 +136,6 @@ class HopfieldRetriever(EditableRetriever):
         opened = model_for(named, kept)
         settings = {**corpus.default_settings(), **(opened.settings if opened else {}), **settings}
         settings |= {"corpus": corpus, "encoder": kept, "model": opened or named}
-        if "reranker" in settings:
-            settings["reranker"] = as_reranker(settings["reranker"])
         if isinstance(settings.get("graph"), Mapping):
             settings["graph"] = graph_settings(settings["graph"])
         try:
@@ -152,8 +151,6 @@ class HopfieldRetriever(EditableRetriever):
             value = as_encoder(value) if name == "encoder" else opened_model(value, self.corpus.path)
             now: dict[str, Any] = {"encoder": self.encoder, "model": self.model, name: value}
             self._states = StateEncoder(now["encoder"], model=model_for(now["model"], now["encoder"]))
-        if name == "reranker":
-            value = as_reranker(value)
         super().__setattr__(name, value)
 
     @classmethod
@@ -352,6 +349,7 @@ class HopfieldRetriever(EditableRetriever):
         check_settings(self.k, beta=self.beta, history_beta=self.history_beta, **weights)
         if isinstance(self.rerank, bool) or not isinstance(self.rerank, int) or self.rerank < 0:
             raise InputError(f"rerank must be a whole number of at least 0, not {self.rerank!r:.60}.")
+        as_reranker(self.reranker)
         threshold: object = self.score_threshold
         if threshold is not None and (isinstance(threshold, bool) or not isinstance(threshold, Real) or math.isnan(threshold)):
             raise InputError(f"score_threshold must be a number or None, not {threshold!r:.60}.")
@@ -485,8 +483,8 @@ class HopfieldRetriever(EditableRetriever):
     def _settings(self) -> dict[str, Any]:
         """The settings as JSON values."""
         settings = {}
-        # Earlier releases refuse an index that has the setting `rerank`.
-        left_out = {"corpus", "encoder", "model", "reranker"} | (set() if self.rerank else {"rerank"})
+        # Earlier releases refuse an index that has the settings of a reranker.
+        left_out = {"corpus", "encoder", "model"} | (set() if self.rerank else {"rerank", "reranker"})
         for name in type(self).model_fields.keys() - BaseRetriever.model_fields.keys() - left_out:
             try:
                 settings[name] = json.loads(json.dumps(getattr(self, name), default=_plain))

@@ -42,7 +42,6 @@ def create_app(settings: Settings, access: Access | None = None) -> Guard:
 
 
 async def _failed(request: Request, error: Exception) -> Response:
-    """The response for an error of an endpoint."""
     if isinstance(error, HTTPException):
         return answer(error.status_code, str(error.detail))
     if isinstance(error, ClientDisconnect):

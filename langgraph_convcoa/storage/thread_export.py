@@ -70,7 +70,7 @@ def file_as_values(data: Any) -> dict[str, Any]:
 def _from_knowledge_set(data: dict[str, Any]) -> dict[str, Any]:
     from pydantic import ValidationError
 
-    from langgraph_convcoa.memory.knowledge_set import CLARIFICATION, ContextualKnowledgeSet, asks_back
+    from langgraph_convcoa.memory.knowledge_set import ContextualKnowledgeSet
 
     adapters = lasting_fields()
     knowledge = ContextualKnowledgeSet.load(data)
@@ -82,8 +82,7 @@ def _from_knowledge_set(data: dict[str, Any]) -> dict[str, Any]:
     turns = list[dict[str, Any]]()
     for number, entry in enumerate(knowledge.rounds, start=1):
         turns.append({"type": "human", "content": entry["original_question"], "id": f"round-{number}-question"})
-        marks = {"additional_kwargs": {CLARIFICATION: True}} if asks_back(entry) else {}
-        turns.append({"type": "ai", "content": entry["answer"], "id": f"round-{number}-answer", **marks})
+        turns.append({"type": "ai", "content": entry["answer"], "id": f"round-{number}-answer"})
     return _kept({"knowledge_set": exported, "messages": adapters["messages"].validate_python(turns)})
 
 
@@ -133,12 +132,12 @@ def file_name(thread: str) -> str:
 
 def thread_as_markdown(data: Mapping[str, Any]) -> str:
     """An exported thread for reading: questions as headings, answers, and their citations."""
-    from langgraph_convcoa.memory.knowledge_set import ContextualKnowledgeSet
+    from langgraph_convcoa.memory.knowledge_set import ContextualKnowledgeSet, told_question
 
     knowledge = ContextualKnowledgeSet.load(data["state"].get("knowledge_set"))
     parts = [f"# {flat(str(data['thread']))}"]
     for entry in knowledge.rounds:
-        parts += [f"## {flat(entry['original_question'])}", entry["answer"].strip()]
+        parts += [f"## {flat(told_question(entry))}", entry["answer"].strip()]
         extra: Mapping[str, Any] = entry.get("convcoa") or {}
         cited = [(c.get("source") or c.get("id") or "", c.get("quote") or "") for c in extra.get("citations") or ()]
         lines = [flat(f"- [{n}] {source}: {quote}") for n, (source, quote) in enumerate(cited, start=1)]

@@ -117,6 +117,8 @@ def _open_turn(stored: CheckpointTuple) -> bool:
 
 def _answered(stored: CheckpointTuple, given: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """The values of the turn that answered the same message (id and text), or None."""
+    from langgraph_convcoa.memory.knowledge_set import is_question_back
+
     asked, kept, place = _asked_before(stored, given)
     if place is None or (kept[place].type, kept[place].text) != ("human", asked.text):
         return None
@@ -130,7 +132,9 @@ def _answered(stored: CheckpointTuple, given: Mapping[str, Any]) -> Mapping[str,
         # Several messages in a row are one question.
         if one["answer"] == after[0].text and one["original_question"].endswith(question):
             return {**values, **_output_of(one)}
-    return None
+    # The round of a question back is replaced by the next one.
+    back = after[0].text if is_question_back(after[0]) else ""
+    return {**values, **_output_of(None), "answer": back, "clarification": back} if back else None
 
 
 def _asked_anew(stored: CheckpointTuple, given: Mapping[str, Any]) -> Mapping[str, Any]:

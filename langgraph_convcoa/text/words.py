@@ -6,6 +6,7 @@ import re
 import unicodedata
 from collections.abc import Iterator
 from functools import lru_cache
+from importlib.resources import files
 from typing import NamedTuple
 
 import Stemmer
@@ -31,16 +32,7 @@ _WORD = re.compile(
 )
 _THOUSANDS = re.compile(r"\d{1,3}(?:,\d{3})+(?![\d,])")
 
-STOP_WORDS = frozenset(
-    """a about above after again against all also am an and any are as at be because been before being below between both
-    but by can could did do does doing down during each few for from further had has have having he her here hers herself
-    him himself his how i if in into is it its itself just let me more most must my myself no nor not now of off on once
-    only or other our ours ourselves out over own same shall she should so some such than that the their theirs them
-    themselves then there these they this those through to too under until up upon very was we were what when where which
-    while who whom whose why will with would you your yours yourself yourselves s t d ll re ve m""".split()  # noqa: SIM905
-)
-
-
+STOP_WORDS = frozenset(files(__package__).joinpath("stop_words.txt").read_text(encoding="utf-8").split())
 STOPS = ".!?。！？؟"  # Signs that end a sentence.
 CLOSING = "\"'”’»)\\]"  # Signs that may follow a sign of `STOPS`, for a character class of a pattern.
 ENDED = re.compile(rf"[{STOPS}:;…][{CLOSING}*_]*+\s*+\Z")

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import random
 import re
+import tomllib
 import unicodedata
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from importlib.resources import files
+from typing import Any
 from urllib.parse import unquote
 
 import numpy as np
@@ -24,46 +27,15 @@ from langgraph_convcoa.training.data import TrainingData, TrainingExample, add_p
 
 Turn = tuple[str, str]
 
-_TURNS = (1, 2, 3, 4, 5)
-_TURN_WEIGHTS = (0.35, 0.28, 0.2, 0.11, 0.06)
-_NEAR = 12  # Earlier turns are drawn from at most this many questions just before the question in its article.
+_TURNS = {1: 0.35, 2: 0.28, 3: 0.2, 4: 0.11, 5: 0.06}  # Number of earlier turns, with its share.
+_NEAR = 12  # Earlier turns are drawn from at most this many questions of the article, the nearest before the question.
 _UNNAMED = 0.25
 _LONG_ANSWER = 0.4
 _NO_ANSWER = 0.1
-_KINDS = {
-    "leaning": 0.40,
-    "self-contained": 0.14,
-    "switch": 0.12,
-    "return": 0.08,
-    "question word": 0.06,
-    "what about": 0.10,
-    "another year": 0.03,
-    "clarification": 0.05,
-    "more": 0.02,
-}
-_MORE = (
-    "Tell me more.",
-    "can you explain that?",
-    "Can you give more details?",
-    "more about that",
-    "What else?",
-    "Why is that?",
-)
-_WHAT_ABOUT = ("What about {}?", "And {}?", "How about {}?", "what about {}", "and for {}?", "Is it the same for {}?", "{}?")
-_CLARIFY = (
-    "Which one do you mean?",
-    "Which {} are you asking about?",
-    "What {} are you asking about?",
-    "Could you be more specific?",
-)
-_OPENINGS = ("Tell me about {}.", "What is {}?", "{}", "I want to know about {}.", "what do you know about {}")
+_TEXTS: dict[str, Any] = tomllib.loads(files(__package__).joinpath("synthetic.toml").read_text(encoding="utf-8"))
+_KINDS: dict[str, float] = _TEXTS["kinds"]
 _PRONOUN_WORDS = re.compile(r"\b(he|his|him|she|her|hers|it|its|they|their|them)\b", re.IGNORECASE)
-_FORMS = {
-    "he": ("he", "his", "him"),
-    "she": ("she", "her", "her"),
-    "it": ("it", "its", "it"),
-    "they": ("they", "their", "them"),
-}
+_FORMS: dict[str, list[str]] = _TEXTS["pronouns"]
 _CLASS = {word: subject for subject, forms in _FORMS.items() for word in forms} | {"hers": "she"}
 _PREPOSITION = r"(?:of|in|for|about|from|by|at|on|to|with|within|against|under|during)"
 _BEFORE_SUBJECT = re.compile(r"\b(did|do|does|was|were|is|are|has|had|have|can|that|when|while|if)$")
@@ -277,15 +249,15 @@ def _example(article: _Article, place: int, articles: Sequence[_Article], rng: r
                 other = rng.choice([one for one in others if one.topic.subject == topic.subject] or others)
                 history = [*history[-2:], _turn(query, article, rng)]
                 full = question[: found.start()] + other.topic.name + question[found.end() :]
-                made, gold = (rng.choice(_WHAT_ABOUT).format(other.topic.name), full), ()
+                made, gold = (rng.choice(_TEXTS["what_about"]).format(other.topic.name), full), ()
         case "clarification":
             vague = definite(question, topic) or pronoun(question, topic)
             if vague is not None:
-                history = [*history[-2:], (vague, rng.choice(_CLARIFY).format(topic.kind or "one"))]
+                history = [*history[-2:], (vague, rng.choice(_TEXTS["clarify"]).format(topic.kind or "one"))]
                 made = rng.choice(("{}", "{}.", "I mean {}", "about {}")).format(topic.name), full
         case "more":
             history = _named_turns(article, [*history[-2:], _turn(query, article, rng)], rng)
-            made = rng.choice(_MORE), full
+            made = rng.choice(_TEXTS["more"]), full
         case _:
             history = _named_turns(article, history, rng)
     if made is None:
@@ -312,7 +284,7 @@ def _in_full(question: str, topic: Topic) -> str:
 
 def _history(article: _Article, place: int, rng: random.Random) -> list[Turn]:
     """Turns from the questions before this one in its article, oldest first; at least one."""
-    wanted = rng.choices(_TURNS, _TURN_WEIGHTS)[0]
+    wanted = rng.choices(list(_TURNS), list(_TURNS.values()))[0]
     near = range(max(0, place - _NEAR), place)
     chosen = sorted(rng.sample(near, min(wanted, len(near))))
     return [_turn(article.questions[i], article, rng) for i in chosen]
@@ -327,7 +299,7 @@ def _named_turns(article: _Article, history: Sequence[Turn], rng: random.Random)
             opening = _turn(rng.choice(naming), article, rng)
         else:
             first = next(iter(article.passages.values()))
-            opening = (rng.choice(_OPENINGS).format(article.topic.name), first[:300])
+            opening = (rng.choice(_TEXTS["openings"]).format(article.topic.name), first[:300])
         turns = [opening, *turns[1:]]
     named = False
     for number, (question, answer) in enumerate(turns):

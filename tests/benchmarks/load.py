@@ -16,10 +16,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
 from langchain_core.documents import Document
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages import AIMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 
 from langgraph_convcoa import ActionRequest, build_graph
@@ -34,25 +33,13 @@ class Instant(BaseChatModel):
     def _llm_type(self) -> str:
         return "instant"
 
-    def _generate(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: CallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
-    ) -> ChatResult:
+    def _generate(self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any) -> ChatResult:
         answer = "John Hopfield described the Hopfield network in 1982."
         step = {"action": "instant", "sub": "When was it described?", "guess_answer": answer, "missing_flag": False}
         plan = {"optimized_question": "When was it described?", "chain": [step], "final_answer": answer}
         return ChatResult(generations=[ChatGeneration(message=AIMessage(json.dumps(plan)))])
 
-    async def _agenerate(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: AsyncCallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
-    ) -> ChatResult:
+    async def _agenerate(self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any) -> ChatResult:
         return self._generate(messages)
 
 

@@ -11,7 +11,6 @@ import json
 import os
 import random
 import time
-import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cache, partial
@@ -19,42 +18,22 @@ from itertools import accumulate
 from statistics import median
 from typing import Any
 
-import numpy as np
 from langchain_core.documents import Document
 
 from langgraph_convcoa.retrieval.changes import entries_of
-from langgraph_convcoa.retrieval.encoders.base import Encoder, Vectors
+from langgraph_convcoa.retrieval.encoders.base import Encoder
 from langgraph_convcoa.retrieval.encoders.sentence_transformer import SentenceTransformerEncoder
 from langgraph_convcoa.retrieval.engine.base import Engine, StoredPassage, stored_passages
 from langgraph_convcoa.retrieval.engine.choose import open_engine
 from langgraph_convcoa.retrieval.engine.load import load_into, ray_load
 from tests import ROOT
-from tests.fake_encoder import WordEncoder
+from tests.fake_encoder import MadeUpEncoder
 from tests.postgres_server import pgvector_server
 from tests.retrieval.engine.killed import contents
 
 _DISTINCT = 40_000
 _TOGETHER = 1_280  # Passages in a transaction of the fastest path.
 _SENTENCES, _WORDS = 6, 15
-
-
-class MadeUp(WordEncoder):
-    """Vectors of no meaning, so that encoding takes next to nothing."""
-
-    dimension = 384
-
-    def __init__(self) -> None:
-        super().__init__()
-        rows = np.random.default_rng(0).standard_normal((4096, self.dimension), dtype=np.float32)
-        self._rows = rows / np.linalg.norm(rows, axis=1, keepdims=True)
-
-    def count_tokens(self, text: str) -> int:
-        return text.count(" ") * 3 // 2 + 2
-
-    def _encode(self, texts: Sequence[str]) -> Vectors:
-        keys = np.array([zlib.crc32(text.encode()) for text in texts], dtype=np.int64)
-        found = self._rows[keys % len(self._rows)] + np.float32(0.5) * self._rows[keys // len(self._rows) % len(self._rows)]
-        return found / np.linalg.norm(found, axis=1, keepdims=True)
 
 
 @cache
@@ -80,7 +59,7 @@ def documents(count: int, distinct: int = _DISTINCT) -> Iterator[Document]:
 
 def throughput(address: str, count: int, runs: int) -> dict[str, Any]:
     """Seconds of both, in alternation; `settled` are those of the indexes that searches need, which the engine builds last."""
-    encoder: Encoder = MadeUp()
+    encoder: Encoder = MadeUpEncoder()
     prepared = stored_passages([*entries_of(documents(min(count, _DISTINCT)))], encoder)
 
     def again() -> Iterator[list[StoredPassage]]:

@@ -15,7 +15,7 @@ from langgraph_convcoa.datasets.demo import demo_questions
 from langgraph_convcoa.storage.turns import OUTPUT_FIELDS
 from tests.cli.commands import convcoa, error_of
 from tests.fake_encoder import WordEncoder
-from tests.fakes import corrections, node, plan
+from tests.fakes import BACK, VAGUE, asking, corrections, direct, node, plan
 from tests.openai_server import OpenAIServer, Reply, kind_of
 
 KEY = "sk-secret-0123456789"
@@ -175,6 +175,19 @@ def test_a_models_answer_streams_and_its_usage_is_told(docs: Path) -> None:
     assert result.stdout.count("described in 1982 [1]") == 1
     assert "filled" in result.stderr
     assert result.stderr.strip().splitlines()[-1].startswith("2 model calls, 200 + 40 tokens")
+
+
+def test_a_question_back_says_how_to_answer_it_and_is_named_in_the_round(docs: Path, tmp_path: Path) -> None:
+    kept = ["--thread", "t", "--store", tmp_path / "chats.sqlite"]
+    with OpenAIServer([asking(), asking(), direct("It was described in 1982 [1].")]) as server:
+        given = ["--docs", docs, *model_options(server)]
+        once, first, then = (
+            convcoa("ask", *words, *given, code=0) for words in ([VAGUE], [VAGUE, *kept], ["The network.", *kept])
+        )
+    assert "use convcoa chat, or ask and answer with the same --thread NAME" in once.stderr
+    assert "the next message of this conversation" in first.stderr
+    assert "1982" in then.stdout
+    assert f"\n1> {VAGUE} (asked back: {BACK}) The network.\n" in convcoa("threads", "show", *kept[1:]).stdout
 
 
 @pytest.mark.parametrize("status", [401, 404, 400])

@@ -186,9 +186,11 @@ def test_an_answer_given_at_once_is_approved_as_a_plan_and_an_edit_of_it_is_veri
         ("plan", YES, fakes.BACK, ["asked"]),
         ("plan", edit("plan", clarification="Which?"), "Which?", ["asked"]),
         ("plan", edit("plan", draft_answer=HOPFIELD), f"{HOPFIELD[:-1]} [1].", ["kept"]),
+        ("plan", edit("plan", clarification=HOPFIELD), f"{HOPFIELD[:-1]} [1].", ["kept"]),
         ("plan", NO, "The plan was rejected: not today", []),
         ("answer", YES, fakes.BACK, ["asked"]),
         ("answer", edit("answer", answer="Which?"), "Which?", ["asked"]),
+        ("answer", edit("answer", answer=HOPFIELD), f"{HOPFIELD[:-1]} [1].", ["corrected"]),
         ("answer", {"type": "reject"}, "The answer was rejected.", []),
     ],
 )

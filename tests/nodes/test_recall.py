@@ -57,6 +57,19 @@ def test_the_answer_to_a_question_back_goes_on_with_its_question() -> None:
     assert read_conversation(None, [*messages[:-1], HumanMessage("The second?")]).asked_back == "b\nWhich?"
 
 
+def test_a_question_back_is_known_without_its_mark() -> None:
+    def asked_back(said: str, back: str = "") -> str:
+        return read_conversation(None, [HumanMessage("b"), AIMessage(said), HumanMessage("c")], back=back).asked_back
+
+    for back in ("Which?", "Do you mean Dr. A or B? Which one？", "Meinst du das Netz?"):
+        assert asked_back(back) == f"b\n{back}"
+    for answer in ("It is A.", "It is A. Do you want more?", "Is it A [1]?", "Do you mean A or B? Both run a mill."):
+        assert asked_back(answer) == ""
+        assert asked_back(answer, back=answer) == f"b\n{answer}"
+    twice = [HumanMessage("b"), AIMessage("Which?")] * 2
+    assert read_conversation(None, [*twice, HumanMessage("c")]).asked_back == "b\nWhich?"
+
+
 def test_the_question_of_an_unfinished_turn_is_taken_out() -> None:
     messages = [HumanMessage("a", id="1"), AIMessage("A"), HumanMessage("b", id="2"), HumanMessage("c", id="3")]
     asked = read_conversation(None, messages, abandoned="2")

@@ -10,7 +10,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 from langgraph_convcoa import build_graph
 from langgraph_convcoa.errors import ModelError
-from tests.fakes import KeywordRetriever, ScriptedModel, direct, node, plan
+from tests.fakes import BACK, VAGUE, KeywordRetriever, ScriptedModel, direct, node, plan
 
 ASKED = {"question": "When was the Hopfield network described?"}
 THREAD: dict[str, Any] = {"configurable": {"thread_id": "a"}}
@@ -62,3 +62,10 @@ def test_without_the_setting_the_turn_fails_with_the_message_of_the_model() -> N
 def test_a_model_that_answers_leaves_no_note() -> None:
     out, _, _ = run(False, direct("John Hopfield described it in 1982 [1]."), **QUOTES)
     assert out["answer"] == "John Hopfield described it in 1982 [1]."
+
+
+def test_the_answer_to_a_question_back_is_not_split_from_its_question() -> None:
+    graph = build_graph(retriever=KeywordRetriever()).compile()
+    out = graph.invoke({"messages": [("user", VAGUE), ("assistant", BACK), ("user", "Sparsemax")]})
+    assert out["answer"] == "Sparsemax was introduced by Martins and Astudillo in 2016 [1]."
+    assert [item["sub_question"] for item in out["chain"]] == [f"{VAGUE} {BACK} Sparsemax"]

@@ -128,6 +128,18 @@ def test_a_local_model_that_writes_nonsense_stops_no_turn(local: str) -> None:
     assert out["usage"]["llm_calls"] == 3, "plan, repair, correct"
 
 
+@pytest.mark.slow
+def test_graphs_share_a_local_model_that_their_runs_name(local: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from langchain_huggingface import HuggingFacePipeline
+
+    load, loaded = HuggingFacePipeline.from_model_id, []
+    monkeypatch.setattr(HuggingFacePipeline, "from_model_id", lambda **given: loaded.append(given) or load(**given))
+    graphs = [build_graph(retriever=KeywordRetriever()).compile() for _ in range(2)]
+    for graph in graphs:
+        graph.invoke({"question": "Who introduced sparsemax?"}, context={"model": local, "max_corrections": 0})
+    assert len(loaded) == 1
+
+
 def named(name: str, **settings: Any) -> ChatOpenAI:
     return ChatOpenAI(model=name, base_url="http://127.0.0.1:9/v1", api_key="x", **settings)
 

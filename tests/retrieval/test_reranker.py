@@ -51,6 +51,17 @@ def test_the_first_passages_are_ranked_by_the_score_and_the_weighted_logit():
     assert found(likes, rerank=1, graph=None) == plain
 
 
+def test_an_index_keeps_its_reranker_by_name_and_takes_another(tmp_path, caplog):
+    name, index = save_cross_encoder(tmp_path / "network", None), tmp_path / "index"
+    made = HopfieldRetriever.from_texts(TEXTS, encoder=WordEncoder(), path=index, rerank=3, reranker=name)
+    opened = HopfieldRetriever.from_pretrained(index, encoder=WordEncoder())
+    assert (opened.rerank, opened.reranker, opened.invoke(QUESTION)) == (3, name, made.invoke(QUESTION))
+    opened = HopfieldRetriever.from_pretrained(index, encoder=WordEncoder(), graph=None, reranker=Likes("late"))
+    assert opened.invoke(QUESTION)[0].page_content == "the ferry is late"
+    opened.save_pretrained(index)
+    assert "The setting reranker is a function or another object that is not saved." in caplog.text
+
+
 def test_the_walk_starts_from_the_new_order():
     assert found(Likes("late"), rerank=4, graph=True)[0].page_content == "the ferry is late"
 

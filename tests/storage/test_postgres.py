@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import socket
-
 import pytest
 
 from langgraph_convcoa.errors import StoreError
 from langgraph_convcoa.storage import open_store
+from tests.loopback import unused_port
 
 psycopg = pytest.importorskip("psycopg")
 pytest.importorskip("psycopg_pool")
@@ -18,9 +17,7 @@ PARTS = ("hunter", "sw0rdfish", "4711")
 
 @pytest.fixture(scope="module")
 def port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
+    return unused_port()
 
 
 @pytest.mark.parametrize(

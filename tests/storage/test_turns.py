@@ -14,7 +14,7 @@ from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.graph import build_graph
 from langgraph_convcoa.storage import ConversationStore
 from langgraph_convcoa.storage.turns import Turns, rounds_of
-from tests.fakes import KeywordRetriever, ScriptedModel, direct
+from tests.fakes import BACK, VAGUE, KeywordRetriever, ScriptedModel, asking, direct
 
 QUESTION = "When was the Hopfield network described?"
 ANSWER = "John Hopfield described the Hopfield network in 1982 [1]."
@@ -193,3 +193,13 @@ async def test_a_message_that_is_edited_while_its_turn_is_unfinished_is_asked_as
         before = ["When was it?"] if writes == whole - 1 else []
         assert [one["original_question"] for one in rounds_of(values)] == [*before, QUESTION]
         assert [(message.type, message.text) for message in values["messages"]] == [("human", QUESTION), ("ai", ANSWER)]
+
+
+async def test_a_message_that_was_asked_back_is_asked_back_again_when_it_is_sent_again() -> None:
+    model = ScriptedModel(replies=[asking(), direct(ANSWER)])
+    talk = turns(InMemorySaver(), model)
+    first = [HumanMessage(VAGUE, id="q1")]
+    for given in (first, first, [HumanMessage("The network.", id="q2")], first):
+        output = await talk.run("t", {"messages": given})
+        assert output["clarification"] == (BACK if given is first else "")
+        assert output["answer"] == (BACK if given is first else ANSWER)

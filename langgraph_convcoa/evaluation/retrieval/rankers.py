@@ -172,5 +172,4 @@ class Rankers:
 
 
 def _first(ids: Iterable[str]) -> list[str]:
-    """The first `_DEPTH` ids, each once."""
     return list(islice(dict.fromkeys(ids), _DEPTH))

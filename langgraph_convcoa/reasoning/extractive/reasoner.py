@@ -80,7 +80,8 @@ class ExtractiveReasoner(Reasoner):
             # An action may recognise a question only by the conversation before it.
             return ActionChain(optimized_question=request.question, nodes=(node,), self_contained=False)
         actions = {name: about for name, about in request.actions.items() if name not in request.recognised}
-        parts = split_question(request.question, max(1, request.max_sub_questions))
+        # With a question back and its answer, a question is one.
+        parts = split_question(request.question, 1 if request.asked_back else request.max_sub_questions)
         nodes = tuple(
             ActionNode(action=_best_action(part, actions), sub_question=part, missing=True)
             for part in parts

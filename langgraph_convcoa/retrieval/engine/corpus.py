@@ -167,7 +167,6 @@ def _passage(stored: StoredPassage) -> Passage:
 
 
 def _candidates(passages: Sequence[StoredPassage], engine: Engine, **parts: Any) -> Candidates:
-    """The candidates from passages that an engine returned."""
     vectors = [passage.vectors for passage in passages]
     values = np.concatenate(vectors) if vectors else np.zeros((0, 0), dtype=np.float32)
     offsets = np.cumsum([0, *map(len, vectors)], dtype=np.int64)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import random
-import socket
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -20,6 +19,7 @@ from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 from tests.bounds import SECONDS
 from tests.fake_encoder import WordEncoder
 from tests.fakes import ScriptedModel, documents, node, plan
+from tests.loopback import unused_port
 from tests.memory_engine import MemoryEngine
 
 _ENCODER = WordEncoder()
@@ -56,12 +56,6 @@ def shared(pgvector: str) -> tuple[str, HopfieldRetriever]:
 @pytest.fixture
 def retriever(address: str) -> HopfieldRetriever:
     return HopfieldRetriever.from_engine(address, encoder=_ENCODER, k=5)
-
-
-def unused_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
 
 
 def found(documents: list[Document]) -> list[tuple[str | None, float]]:

@@ -11,26 +11,11 @@ from timeit import timeit
 import numpy as np
 from langchain_core.documents import Document
 
-from langgraph_convcoa.retrieval.encoders.base import Vectors
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 from tests.bounds import kilobytes
-from tests.fake_encoder import WordEncoder
+from tests.fake_encoder import MadeUpEncoder
 
 WORDS, QUESTIONS = 120, 20
-
-
-class MadeUp(WordEncoder):
-    """Vectors of the length of the default encoder's, at random."""
-
-    dimension = 384
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._chance = np.random.default_rng(0)
-
-    def _encode(self, texts: Sequence[str]) -> Vectors:
-        vectors = self._chance.normal(size=(len(texts), self.dimension)).astype(np.float32)
-        return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
 
 def passages(count: int) -> Iterator[Document]:
@@ -66,7 +51,7 @@ def main() -> None:
     """Print what the graph takes, beside what the search takes without it."""
     count = int(sys.argv[1])
     made = list(passages(count))
-    retriever = HopfieldRetriever.from_documents(made, encoder=MadeUp(), dtype="int8", graph=None)
+    retriever = HopfieldRetriever.from_documents(made, encoder=MadeUpEncoder(), dtype="int8", graph=None)
     corpus = retriever.corpus
     questions = [" ".join(random.choices(made[number].page_content.split(), k=8)) for number in range(QUESTIONS)]
     retriever.invoke(questions[0])
