@@ -164,8 +164,6 @@ def allowed_passages(passages: Sequence[Document], condition: Filter | None) -> 
 
 
 class _Tests(FilterEvaluator[_Test]):
-    """Filters as tests of a passage."""
-
     def all(self, parts: Sequence[_Test]) -> _Test:
         return parts[0] if len(parts) == 1 else lambda document: all(test(document) for test in parts)
 
