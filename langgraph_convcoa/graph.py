@@ -198,21 +198,15 @@ def after_approve(parts: GraphParts, state: ConvCoAState) -> list[Send] | str:
 
 
 def _planned(parts: GraphParts, state: ConvCoAState) -> list[Send] | str:
-    """Route each sub-question that is neither recalled nor looked up to its action.
+    """Route each sub-question that is neither recalled nor looked up to its action; an empty chain stands for the question.
 
-    If none is left, the answer is verified. A question back to the user is not verified. An empty chain without evidence
-    looks up the question itself.
+    If none is left, the answer is verified. A question back to the user is not verified.
     """
     settings, made = parts.settings(), state["plan"]
-    if made["nodes"]:
-        known = {entry["index"] for entry in (*plan.still_recalled(state), *state["findings"], *plan.looked_up(state))}
-        steps = {index: node for index, node in enumerate(made["nodes"]) if index not in known}
-        look_ups = [_to_action(state, index, node, settings) for index, node in steps.items()]
-    elif any(finding["index"] == LOOKED for finding in state["findings"]):
-        look_ups = []
-    else:
-        question = chain_item(next(iter(parts.actions)), made["optimized_question"])
-        look_ups = [_to_action(state, LOOKED, question, settings)]
+    question = chain_item(next(iter(parts.actions)), made["optimized_question"])
+    steps: dict[int, PlannedNode | ChainItem] = dict(enumerate(made["nodes"])) or {LOOKED: question}
+    known = {entry["index"] for entry in (*plan.still_recalled(state), *state["findings"], *plan.looked_up(state))}
+    look_ups = [_to_action(state, index, step, settings) for index, step in steps.items() if index not in known]
     return _with_approval(state, look_ups) or ("answer" if clarification_of(made) else "verify")
 
 
