@@ -4,8 +4,7 @@ Eight files tell what becomes of a question; read them in this order, each from 
 
 1. This file: `build_graph` wires the nodes, and the routers below it choose the next node.
 2. `state.py`: the fields of the state. `merge_findings` numbers the evidence for prompts, checks and citations.
-3. `nodes/plan.py`: `recall` reads the question, `look` asks the retriever for it, `plan` asks the model, and `act` asks the
-   retriever for one sub-question.
+3. `nodes/plan.py`: `recall` reads the question, `look` searches for it, `plan` asks the model, `act` looks a sub-question up.
 4. `reasoning/chat_model.py`: what a model is sent, and what is read from its reply.
 5. `reasoning/prompts.md`: `plan_evidence` is the prompt of the first call, `correct` that of the second.
 6. `nodes/verify.py`: `verify` judges the answer, or the guesses; `correct` asks the model for what is left open.

@@ -67,9 +67,8 @@ def as_node(
 ) -> RunnableCallable:
     """Make a node of the graph from a function and its async twin. Without a twin, the function runs in a thread.
 
-    Both are called as `work(parts, state, config, runtime)`. The config counts model calls, and `runtime.context` has the
-    settings of the run, or the graph's. The costs of the node are added to its update, and its facts to the trace. If a node
-    fails, its counter is kept until the turn is resumed.
+    Both are called as `work(parts, state, config, runtime)`. `config` counts the model calls, and `runtime.context` has the
+    settings of the run, or the graph's. The costs of the node join its update. A node that fails keeps its count for a resume.
     """
     counters: LRUCache[tuple[Any, str], UsageCounter] = LRUCache(_COUNTERS)
     lock = threading.Lock()
