@@ -174,7 +174,8 @@ def build_graph(
     graph.add_conditional_edges("approve", partial(after_approve, parts), [*names, "verify", "remember", "answer", "approve"])
     for name in names:
         graph.add_edge(name, "verify")
-    again = [*(deeper if own.uses_model else names), *(["repair"] if repaired else [])]
+    first = [name for name in names if runner[name].looks_first]
+    again = [*dict.fromkeys([*deeper, *first] if own.uses_model else names), *(["repair"] if repaired else [])]
     graph.add_conditional_edges("verify", partial(after_verify, parts), [*again, *to_answer])
     if repaired:
         graph.add_conditional_edges("repair", partial(after_repair, parts), [*dict.fromkeys((*repaired, *deeper)), *to_answer])
@@ -218,7 +219,8 @@ def after_verify(parts: GraphParts, state: ConvCoAState) -> list[Send] | str:
         has_model = parts.reasoner("repair", settings).uses_model
         if first and has_model and any(parts.actions[item.action].repairs for item in plan.broken_inputs(state)):
             return "repair"
-        again = [*(_deeper(parts, state, settings) if first else []), *_other_actions(parts, state, settings)]
+        deeper = [*_deeper(parts, state, settings), *_searched_again(state, settings)] if first else []
+        again = [*deeper, *_other_actions(parts, state, settings)]
         if again:
             return _with_approval(state, again)
     return _to_answer(parts, state, settings)
@@ -247,6 +249,12 @@ def _deeper(parts: GraphParts, state: ConvCoAState, settings: ConvCoAContext) ->
         for index, item in enumerate(state["items"])
         if item["status"] == "unsupported" and parts.actions[item["action"]].deepens
     ]
+
+
+def _searched_again(state: ConvCoAState, settings: ConvCoAContext) -> list[Send]:
+    """The second search for an open answer, in the actions that looked the question up."""
+    looked = [one["action"] for one in state["findings"] if one["depth"] == 0]
+    return [_to_action(state, LOOKED, chain_item(name, text), settings) for text in state["searches"] for name in looked]
 
 
 def _other_actions(parts: GraphParts, state: ConvCoAState, settings: ConvCoAContext) -> list[Send]:

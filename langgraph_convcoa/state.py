@@ -10,6 +10,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import Annotated, Any, NamedTuple, NotRequired
 
 from cachetools import TTLCache
@@ -143,8 +144,9 @@ class ConvCoAState(ThreadState, total=False):
     reused: int  # Number of pieces of evidence from earlier turns.
     findings: Annotated[list[Finding], operator.add]
     items: list[ChainItem]  # The chain after verification.
-    # Indexes of the open items. Without a chain: indexes of the failed sentences of the answer.
-    unsolved: list[int]
+    unsolved: list[int]  # Indexes of the open items.
+    refused: list[int]  # Indexes of the sentences of the plan's answer that the verifier refused.
+    searches: list[str]  # What is looked up once more for an answer that is not complete.
     look_ups: Annotated[list[ActionState], EphemeralValue]  # The look-ups that a person has approved, for one step.
     depth: int  # How often the node `verify` has run.
     repaired: list[int]  # Indexes of the nodes of the plan with a new action input.
@@ -231,14 +233,19 @@ def merge_findings(findings: Sequence[Finding]) -> TurnEvidence:
             numbered.setdefault(id_, document)
     found: defaultdict[int, Found] = defaultdict(Found)
     came_back = {one["index"] for one in findings if not one["error"]}
+    listed: defaultdict[tuple[int, int], list[list[Document]]] = defaultdict(list)
     for one, documents in sorted(named, key=lambda pair: (pair[0]["index"], -pair[0]["depth"])):
         here = found[one["index"]]
-        known = {document.id for document in here.documents}
-        here.documents += [document for document in documents if document.id not in known]
+        listed[one["index"], -one["depth"]].append(documents)
         here.action = here.action or one["action"]
         # An unusable input is no failure if another look-up of the sub-question succeeded.
         if not (one["repairable"] and one["index"] in came_back):
             here.error = here.error or one["error"]
+    for (index, _), lists in listed.items():
+        # The best documents of each search come first.
+        ranked = {str(one.id): one for rank in zip_longest(*lists) for one in rank if one is not None}
+        known = {document.id for document in found[index].documents}
+        found[index].documents += [document for document in ranked.values() if document.id not in known]
     return TurnEvidence(list(numbered.values()), found)
 
 

@@ -197,17 +197,72 @@ def test_the_nearest_fact_is_partial_and_stands_in_the_answer() -> None:
 
 
 @pytest.mark.parametrize("look_first", [True, False])
-def test_an_empty_chain_without_an_answer_is_one_retrieval_and_an_answer(look_first: bool) -> None:
+def test_an_empty_chain_without_an_answer_is_looked_up_in_the_words_of_the_planner(look_first: bool) -> None:
     model = ScriptedModel(
         replies=[plan(optimized="sparsemax introduced"), corrections(SPARSEMAX, final="It was in 2016 [1].")]
     )
     retriever = KeywordRetriever()
     out = compiled(model, retriever=retriever).invoke({"question": "sparsemax?"}, context={"look_first": look_first})
-    assert retriever.asked == ["sparsemax?" if look_first else "sparsemax introduced"]
+    assert retriever.asked == [*["sparsemax?"] * look_first, "sparsemax introduced"]
     assert [(item["sub_question"], item["status"]) for item in out["chain"]] == [("sparsemax introduced", "filled")]
     assert out["answer"] == "It was in 2016 [1]."
     assert out["citations"][0]["id"] == "sparsemax-2016"
     assert out["usage"]["llm_calls"] == 2
+
+
+RESTATED = "When was sparsemax introduced?"
+NOT_SAID = "The passages do not say when it was introduced."
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+@pytest.mark.parametrize("asynchronous", [True, False])
+@pytest.mark.parametrize(
+    ("draft", "second_call", "answer", "status"),
+    [
+        # A refusal, and a false sentence: what the second search finds is read in the second call.
+        (NOT_SAID, True, "It was in 2016 [1].", "filled"),
+        ("Sparsemax was introduced by Hopfield in 1890.", True, "It was in 2016 [1].", "corrected"),
+        # What the second search finds supports the answer: no second call.
+        (SPARSEMAX, False, f"{SPARSEMAX[:-1]} [1].", "kept"),
+    ],
+)
+async def test_an_open_question_is_looked_up_again_in_the_words_of_the_planner(
+    draft: str, second_call: bool, answer: str, status: str, streamed: bool, asynchronous: bool
+) -> None:
+    second = corrections(SPARSEMAX, final="It was in 2016 [3].") if second_call else AssertionError("a second call")
+    model, retriever = ScriptedModel(replies=[direct(draft, RESTATED), second]), KeywordRetriever(k=1)
+    graph = compiled(model, retriever=retriever)
+    out = await turn(graph, "Hopfield?", asynchronous=asynchronous, streamed=streamed)
+    assert retriever.asked[0] == "Hopfield?"
+    assert {*retriever.asked[1:]} == {RESTATED, *[draft] * (draft != NOT_SAID)}
+    assert (out["answer"], out["chain"][0]["status"], out["unsupported"]) == (answer, status, [])
+    assert [citation["id"] for citation in out["citations"]] == ["sparsemax-2016"]
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+@pytest.mark.parametrize("fails", [True, False])
+async def test_a_gap_of_an_answer_is_looked_up_and_filled(streamed: bool, fails: bool) -> None:
+    gap = "The passages do not say when sparsemax was introduced."
+    first, whole = f"{HOPFIELD[:-1]} [1].", f"{HOPFIELD[:-1]} [1]. {SPARSEMAX[:-1]} [2]."
+    # What was shown stays, and its gap is filled; otherwise the answer is written anew.
+    reply = corrections(SPARSEMAX, first=2) if streamed else corrections("Both.", final=whole.replace("[2]", "[3]"))
+    model = ScriptedModel(replies=[direct(f"{first} {gap}", "Hopfield?"), RuntimeError("down") if fails else reply])
+    retriever = KeywordRetriever(k=1)
+    out = await turn(compiled(model, retriever=retriever), "Hopfield?", streamed=streamed)
+    assert retriever.asked == ["Hopfield?", gap]
+    assert out["answer"] == (f"{first} {gap}" if fails else whole)
+    assert len(model.prompts) == 2
+    assert SPARSEMAX in model.prompts[1]
+
+
+@pytest.mark.parametrize(
+    ("restated", "asked"),
+    [("What is the Hopfield network?", 1), ("Who described the Hopfield network?", 2)],
+)
+def test_a_refusal_costs_no_second_call_if_a_search_in_other_words_finds_nothing_new(restated: str, asked: int) -> None:
+    model, retriever = ScriptedModel(replies=[direct(NOT_SAID, restated)]), KeywordRetriever(k=1)
+    out = compiled(model, retriever=retriever).invoke({"question": "What is the Hopfield network?"})
+    assert (len(retriever.asked), out["answer"], out["usage"]["llm_calls"]) == (asked, NOT_SAID, 1)
 
 
 def test_no_evidence_at_all_is_said_without_asking_a_model() -> None:

@@ -17,9 +17,9 @@ from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.evaluation.reports import Report, Table, shown
 from langgraph_convcoa.retrieval.encoders.base import Vectors
 from langgraph_convcoa.retrieval.memory_corpus import Memory, MemoryCorpus
+from langgraph_convcoa.retrieval.patterns import Patterns
 from langgraph_convcoa.retrieval.progress import Progress, track
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
-from langgraph_convcoa.retrieval.scoring.patterns import Patterns
 
 _WINDOWS, _WORDS = 5, 60
 SEARCH = ("search", "demo", "capacity of a Hopfield network")

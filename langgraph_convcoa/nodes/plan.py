@@ -94,6 +94,8 @@ def recall(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runti
         "findings": Overwrite([]),
         "items": [],
         "unsolved": [],
+        "refused": [],
+        "searches": [],
         "depth": 0,
         "repaired": [],
         "reply": empty_reply(),

@@ -40,7 +40,6 @@ from langgraph_convcoa.state import (
 )
 from langgraph_convcoa.text.citation_marks import without_marks
 from langgraph_convcoa.text.clean import cut_answer, cut_field
-from langgraph_convcoa.text.questions import holds_negation
 from langgraph_convcoa.text.words import LIST_MARK, STOPS, content_words
 from langgraph_convcoa.verification.answer_check import CheckedSentence, Checker, Verdict, as_claim, judge, with_marks
 from langgraph_convcoa.verification.premise import Evidence
@@ -62,6 +61,8 @@ def verify(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runti
         update = {"findings": Overwrite(findings), "reused": state["reused"] + reused}
     evidence, checker = merge_findings(state["findings"]), parts.checker(state, settings)
     checked: list[CheckedSentence] = []
+    unsolved: list[int] = []
+    refused: list[int] = []
     if plan["nodes"]:
         items, unsolved = verify_chain(
             plan["nodes"], evidence, pairs_of(state), parts.verifier, settings.threshold, still_recalled(state)
@@ -74,18 +75,24 @@ def verify(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runti
         item = _item(found, found.action or next(iter(parts.actions)), plan["optimized_question"])
         if found.error and not found.documents:
             item |= {"status": "failed", "reason": found.error}
-        items, unsolved = verify_answer(item, checked, checker)
-        if not settings.allow_draft_answer:
-            # The node `correct` writes every answer.
-            unsolved = [0] if items else []
-    stands = settings.allow_draft_answer and bool(checked) and all(sentence.stands for sentence in checked)
+        items, refused = verify_answer(item, checked, checker)
+        if _more_was_found(state):
+            refused = [n for n, sentence in enumerate(checked) if sentence.is_gap or not sentence.stands]
+        # The node `correct` writes every answer, or this one: it is missing, or more evidence was found and nothing was shown.
+        anew = not settings.allow_draft_answer or (item["evidence"] and not checked)
+        if items and (anew or (refused and _more_was_found(state) and not state["reply"]["shown"])):
+            unsolved, refused = [0], []
+    is_whole = bool(checked) and all(sentence.stands for sentence in checked)
+    stands = settings.allow_draft_answer and is_whole and not unsolved and not refused
     for index, item in enumerate(items):
-        if index not in unsolved:
+        if index not in unsolved and not refused:
             emit_status(index, item)
     return {
         **update,
         "items": items,
         "unsolved": unsolved,
+        "refused": refused,
+        "searches": [] if plan["nodes"] or state["depth"] else _searches(state, checked),
         "reply": {**state["reply"], "text": plan["draft_answer"] if stands else ""},
         "depth": state["depth"] + 1,
     }
@@ -132,7 +139,7 @@ def verify_chain(
 
 
 def verify_answer(item: ChainItem, checked: Sequence[CheckedSentence], checker: Checker) -> tuple[list[ChainItem], list[int]]:
-    """Judge an answer that the planner gave at once: (its chain, indexes of the sentences that failed).
+    """Judge an answer that the planner gave at once: (its chain, indexes of the sentences that it refuses).
 
     The chain has one item: the question, with the answer as its guess. For small talk the chain is empty.
     """
@@ -141,9 +148,9 @@ def verify_answer(item: ChainItem, checked: Sequence[CheckedSentence], checker: 
     if not checked and not item["evidence"]:
         return [item | {"reason": item["reason"] or "no evidence was found"}], []
     if not checked:
-        return [item | {"reason": "no answer was given"}], [0]
+        return [item | {"reason": "no answer was given"}], []
     if not any(sentence.claims for sentence in checked):
-        silent = any(holds_negation(sentence.plain) for sentence in checked)
+        silent = any(sentence.is_gap for sentence in checked)
         return [item | {"guess_answer": "", "reason": "the evidence holds no answer"}] if silent else [], []
     weakest = score_claims(item, checked, checker)
     if failed := [n for n, sentence in enumerate(checked) if not sentence.stands]:
@@ -170,6 +177,31 @@ def put_first(item: ChainItem, documents: Sequence[Document], verdict: Verdict) 
     first = next((number for number in verdict.documents if number < len(documents)), None)
     if first is not None:
         item["evidence"] = list(dict.fromkeys([str(documents[first].id), *item["evidence"]]))
+
+
+def _searches(state: ConvCoAState, checked: Sequence[CheckedSentence]) -> list[str]:
+    """What to look up once more for an answer that is missing, refused or names a gap.
+
+    These are the question as the planner restated it, and the open sentences of an answer that also claims something: they
+    hold names that the first search brought. A text without new words is not looked up.
+    """
+    is_open = [sentence.plain for sentence in checked if sentence.is_gap or not sentence.stands]
+    if checked and not is_open:
+        return []
+    texts = [state["plan"]["optimized_question"]]
+    if any(sentence.claims for sentence in checked):
+        texts.append(" ".join(is_open))
+    known = set(content_words(question_of(state)))
+    return [text for text in texts if not known.issuperset(content_words(text))]
+
+
+def _more_was_found(state: ConvCoAState) -> bool:
+    """Whether a second search for the question found documents that the first had not."""
+    ids = [
+        {str(document.id) for one in state["findings"] if (one["depth"] > 1) == again for document in one["documents"]}
+        for again in (False, True)
+    ]
+    return bool(ids[1] - ids[0])
 
 
 def _item(found: Found, action: str, sub_question: str, guess: str = "", action_input: str = "") -> ChainItem:
@@ -242,8 +274,7 @@ class _CorrectCall:
         self.settings = settings = runtime.context
         self._evidence, self._checker = merge_findings(state["findings"]), parts.checker(state, settings)
         plan, reply = state["plan"], state["reply"]
-        direct = not plan["nodes"] and bool(state["unsolved"]) and settings.allow_draft_answer
-        self._draft = self._checker.check(plan["draft_answer"]) if direct else []
+        self._draft = self._checker.check(plan["draft_answer"]) if state["refused"] else []
         streams = not self._draft and not reply["shown"]
         # A model that was down for the plan is not asked again in this turn.
         self.reasoner = parts.without_model if reply["error"] else parts.reasoner("correct", settings)
@@ -263,6 +294,8 @@ class _CorrectCall:
     def without_model(self, error: Exception) -> Update:
         """Answer with quotes or the best evidence; raise the error if nothing can stand in, or a sentence was streamed."""
         shown = self.request.gate is not None and self.request.gate.shown
+        if not shown and self._kept():
+            return self.update(Corrected())
         if self.settings.quote_without_model and isinstance(error, ModelError) and not shown and not self._draft:
             return self.update(self._parts.without_model.correct(self.request), error=str(error))
         if shown or not self.request.items:
@@ -272,6 +305,8 @@ class _CorrectCall:
     def update(self, corrected: Corrected, failure: str = "", error: str = "") -> Update:
         """The corrected chain and answer. `failure` says why there are no corrections, `error` why the answer is quotes."""
         state, checker = self._state, self._checker
+        if corrected == Corrected() and (kept := self._kept()):
+            return {"unsolved": [], "reply": {**state["reply"], "text": kept}}
         given = [replace(one, answer=cut_field(one.answer), reason=cut_field(one.reason)) for one in corrected.corrections]
         confirmed: list[str] = []
         if self._draft:
@@ -290,7 +325,13 @@ class _CorrectCall:
         reply = {**state["reply"], "text": text, "confirmed": confirmed, "error": error or state["reply"]["error"]}
         if gate := self.request.gate:
             reply |= {"shown": gate.shown, "message_id": gate.message_id}
-        return {"items": items, "unsolved": [], "reply": reply}
+        return {"items": items, "unsolved": [], "refused": [], "reply": reply}
+
+    def _kept(self) -> str:
+        """The plan's answer, if it stands and was to be written anew only because more evidence was found."""
+        answer = self._state["plan"]["draft_answer"]
+        may_stand = self.settings.allow_draft_answer and not self._state["plan"]["nodes"] and not self._draft
+        return answer if may_stand and all(sentence.stands for sentence in self._checker.check(answer)) else ""
 
     def _open_sentences(self) -> list[Unsolved]:
         """The sentences that failed, each with the evidence that it cites."""
@@ -298,7 +339,7 @@ class _CorrectCall:
         return [
             Unsolved(n, question, sentence.plain, [evidence[number - 1] for number in sentence.named])
             for n, sentence in enumerate(self._draft)
-            if n in self._state["unsolved"]
+            if n in self._state["refused"]
         ]
 
     def _open_items(self) -> list[Unsolved]:
@@ -371,17 +412,21 @@ def apply_to_answer(
     failure: str,
     checker: Checker,
 ) -> tuple[list[ChainItem], str, list[str]]:
-    """Confirm, correct or remove the failed sentences of an answer: (its chain, the answer, the confirmed sentences)."""
+    """Confirm, correct or remove the open sentences of an answer: (its chain, the answer, the confirmed sentences).
+
+    A sentence that names a gap stays if nothing fills it.
+    """
     given = {correction.index: correction for correction in corrections}
     written, changed = "", False
     confirmed: list[str] = []
     for n, sentence in enumerate(draft):
         text = sentence.text
-        if not sentence.stands:
-            correction = given.get(n)
-            if correction is None or not correction.supported or not correction.answer.strip():
-                changed = True
-                continue
+        correction = given.get(n)
+        is_settled = correction is not None and correction.supported and bool(correction.answer.strip())
+        if not sentence.stands and not is_settled:
+            changed = True
+            continue
+        if correction is not None and is_settled:
             # Only the first line: the model may repeat the next lines of the draft.
             plain = without_marks(correction.answer).strip().split("\n")[0].rstrip()
             list_mark = _LIST_MARK.match(sentence.plain)

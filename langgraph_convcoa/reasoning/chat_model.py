@@ -211,7 +211,8 @@ def correct_messages(request: CorrectRequest, numbers: Sequence[int]) -> list[Ba
         draft = "\n".join(f"({n + 1}) {flat(text)}" if n in opened else text for n, text in enumerate(request.draft))
         question = request.optimized_question or request.question
         return [_message("confirm", excerpts(evidence, about), question=question, draft=draft, language=language)]
-    about = [*(item["sub_question"] for item in request.chain), *(i.sub_question for i in request.items), request.question]
+    asked = [item["sub_question"] for item in request.chain]
+    about = [*(i.guess_answer for i in request.items), *asked, *(i.sub_question for i in request.items), request.question]
     supporting = [item["reason"] for item in request.chain if item["status"] in SOLVED]
     places = {str(document.id): number for number, document in enumerate(evidence, 1)}
     message = _message(

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from langchain_core.documents import Document
 
 from langgraph_convcoa.errors import InputError, RetrievalError
 from langgraph_convcoa.retrieval.documents.split import identify, rejoined, split_documents
 from langgraph_convcoa.retrieval.encoders.base import Encoder
+
+_Item = TypeVar("_Item")
 
 _BATCH_DOCUMENTS = 256
 _BATCH_CHARACTERS = 500_000
@@ -133,15 +136,26 @@ def select(
 
 
 def batches_of(documents: Iterable[Document]) -> Iterator[list[Document]]:
-    """Documents in batches, one for each commit: up to 256 documents, or until they have 500,000 characters."""
-    batch: list[Document] = []
-    characters = 0
-    for document in documents:
-        batch.append(document)
-        characters += len(document.page_content)
-        if len(batch) == _BATCH_DOCUMENTS or characters >= _BATCH_CHARACTERS:
+    """Documents in batches, one for each commit: up to 256 documents with up to 500,000 characters."""
+    return batched(documents, _BATCH_DOCUMENTS, _BATCH_CHARACTERS, lambda document: len(document.page_content))
+
+
+def batched(
+    items: Iterable[_Item], most: int, room: float = math.inf, size: Callable[[_Item], int] = lambda _: 0
+) -> Iterator[list[_Item]]:
+    """Items in batches of up to `most` items, with sizes of up to `room` together; a larger item goes alone."""
+    batch: list[_Item] = []
+    filled = 0
+    for item in items:
+        own = size(item)
+        if batch and filled + own > room:
             yield batch
-            batch, characters = [], 0
+            batch, filled = [], 0
+        batch.append(item)
+        filled += own
+        if len(batch) == most:
+            yield batch
+            batch, filled = [], 0
     if batch:
         yield batch
 

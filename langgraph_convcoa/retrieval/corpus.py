@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeAlias, TypeVar
 
@@ -20,13 +20,12 @@ from langgraph_convcoa.retrieval.documents.split import Span
 from langgraph_convcoa.retrieval.encoders.base import Encoder, Vectors
 from langgraph_convcoa.retrieval.encoders.cache import PatternCache
 from langgraph_convcoa.retrieval.filters import Filter
+from langgraph_convcoa.retrieval.patterns import Patterns, PatternType
 from langgraph_convcoa.retrieval.progress import Progress
-from langgraph_convcoa.retrieval.scoring.patterns import Patterns, PatternType
+from langgraph_convcoa.retrieval.query.conversation_state import Query
 
 if TYPE_CHECKING:
     from langgraph_convcoa.retrieval.graph.index import GraphFollower
-    from langgraph_convcoa.retrieval.graph.settings import GraphSettings
-    from langgraph_convcoa.retrieval.reranker import Reranker
 
 # Passages, by their numbers in a view or by their keys.
 Numbers: TypeAlias = npt.NDArray[np.int64]
@@ -55,33 +54,6 @@ class Listed(NamedTuple):
 
 class StaleSnapshot(RetrievalError):
     """A found passage was deleted before it was read; search again."""
-
-
-@dataclass(frozen=True, eq=False)
-class Query:
-    """Questions in their conversations, with the settings of `HopfieldRetriever`."""
-
-    questions: Sequence[str]  # q questions.
-    turns: Sequence[Sequence[tuple[str, str]]]  # Earlier turns of each question, oldest first.
-    states: Vectors  # Query states, (q, d).
-    k: int  # Passages wanted for each question.
-    encoder: Encoder
-    beta: float = 10.0
-    passage_weight: float = 1.0
-    lexical_weight: float = 0.0
-    lexical_history: float = 0.0
-    history_weight: float = 0.0
-    history_beta: float = 1.0
-    filter: Filter | None = None
-    score_threshold: float | None = None
-    graph: GraphSettings | None = None
-    rerank: int = 0  # Passages that the reranker reads for each question.
-    reranker: Reranker | None = None
-
-    def one(self, row: int) -> Query:
-        """The query with the question of this row only."""
-        part = slice(row, row + 1)
-        return replace(self, questions=self.questions[part], turns=self.turns[part], states=self.states[part])
 
 
 class View(Protocol):

@@ -74,7 +74,6 @@ class FilterEvaluator(ABC, Generic[_Condition]):
         return self.function(condition)
 
     def _entry(self, name: Any, wanted: Any, depth: int) -> _Condition:
-        """Read one key of a filter with its value."""
         if not isinstance(name, str):
             raise InputError(f"A filter names fields of the metadata by text, not by {_shown(name)}.")
         if name == "$not":
@@ -164,8 +163,6 @@ def allowed_passages(passages: Sequence[Document], condition: Filter | None) -> 
 
 
 class _Tests(FilterEvaluator[_Test]):
-    """Filters as tests of a passage."""
-
     def all(self, parts: Sequence[_Test]) -> _Test:
         return parts[0] if len(parts) == 1 else lambda document: all(test(document) for test in parts)
 

@@ -24,8 +24,8 @@ from langgraph_convcoa.retrieval.encoders.cache import PatternCache, encode_text
 from langgraph_convcoa.retrieval.filters import Filter, allowed_passages
 from langgraph_convcoa.retrieval.graph.index import GraphFollower
 from langgraph_convcoa.retrieval.hybrid.follower import BM25Follower
+from langgraph_convcoa.retrieval.patterns import Patterns, PatternType, encode_patterns
 from langgraph_convcoa.retrieval.progress import Progress
-from langgraph_convcoa.retrieval.scoring.patterns import Patterns, PatternType, encode_patterns
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,7 +157,6 @@ class MemoryCorpus(Corpus):
         return f"MemoryCorpus(passages={len(self)})"
 
     def _documents(self) -> dict[str, list[int]]:
-        """The numbers of the passages of each document."""
         return {document.id: document.numbers for document in self._state.listed()}
 
     def _without(self, names: Iterable[str], there: dict[str, list[int]]) -> Memory:
@@ -166,7 +165,6 @@ class MemoryCorpus(Corpus):
 
 
 def _owners(state: Memory, there: Mapping[str, Sequence[int]], _ids: Sequence[str]) -> dict[str, str]:
-    """The id of each passage's document."""
     return {str(state.passages[number].id): name for name, numbers in there.items() for number in numbers}
 
 

@@ -1,4 +1,8 @@
-"""The retriever: sparse Hopfield retrieval behind LangChain's interface."""
+"""The retriever: sparse Hopfield retrieval behind LangChain's interface.
+
+`invoke` makes a `Query` with the state of its question (`query.conversation_state`). `search` bounds and scores the passages
+of a view, the current state of the corpus. The mathematics of both is in `hopfield.arrays`.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +25,7 @@ from langchain_core.vectorstores import VectorStore
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, SkipValidation, ValidationError
 
 from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.retrieval.corpus import ATTEMPTS, Corpus, Query, StaleSnapshot, View
+from langgraph_convcoa.retrieval.corpus import ATTEMPTS, Corpus, StaleSnapshot, View
 from langgraph_convcoa.retrieval.editing import EditableRetriever, as_cache, checked_documents, text_documents
 from langgraph_convcoa.retrieval.encoders.base import Encoder
 from langgraph_convcoa.retrieval.encoders.cache import PatternCache
@@ -34,19 +38,12 @@ from langgraph_convcoa.retrieval.graph.settings import GraphSettings, graph_sett
 from langgraph_convcoa.retrieval.index.database import SHARDS_REMOVED
 from langgraph_convcoa.retrieval.index.index import Index, open_or_create, save_index
 from langgraph_convcoa.retrieval.memory_corpus import MemoryCorpus, build_memory, empty_memory
+from langgraph_convcoa.retrieval.patterns import PatternType
 from langgraph_convcoa.retrieval.progress import Progress
-from langgraph_convcoa.retrieval.query.conversation_state import History, StateEncoder, checked_questions, messages_of
-from langgraph_convcoa.retrieval.query.model import (
-    MODEL_FOLDER,
-    RetrieverModel,
-    model_for,
-    opened_model,
-    stated_model,
-)
+from langgraph_convcoa.retrieval.query.conversation_state import History, Query, StateEncoder, checked_questions, messages_of
+from langgraph_convcoa.retrieval.query.model import MODEL_FOLDER, RetrieverModel, model_for, opened_model, stated_model
 from langgraph_convcoa.retrieval.reranker import Reranker, as_reranker
-from langgraph_convcoa.retrieval.scoring.patterns import PatternType
-from langgraph_convcoa.retrieval.scoring.topk import check_settings
-from langgraph_convcoa.retrieval.searcher import Hit, find, hit_document, joined, surroundings
+from langgraph_convcoa.retrieval.search import Hit, check_settings, hit_document, search, with_neighbours
 from langgraph_convcoa.retrieval.vectorstore import VectorStoreCorpus
 
 _LOGGER = logging.getLogger(__name__)
@@ -314,9 +311,68 @@ class HopfieldRetriever(EditableRetriever):
         neighbours: int = 0,
         graph: bool | GraphSettings | None = None,
     ) -> list[Document]:
-        called = self._called(k=k, filter=filter, score_threshold=score_threshold, graph=graph)
-        asked = called._query([query], [history], neighbours)
-        return called._documents(asked, self.corpus.view(asked), neighbours)
+        options = {"k": k, "filter": filter, "score_threshold": score_threshold, "graph": graph}
+        asked = self._query([query], [history], neighbours, **options)
+        return self._documents(asked, self.corpus.view(asked))
+
+    def _query(
+        self, questions: Sequence[str], histories: Sequence[History | None], neighbours: int = 0, **options: Any
+    ) -> Query:
+        """Questions with their query states and the settings of the search; options that are not None replace settings."""
+        if isinstance(neighbours, bool) or not isinstance(neighbours, int) or neighbours < 0:
+            raise InputError(f"neighbours must be a whole number of at least 0, not {neighbours!r}.")
+        given = {name: value for name, value in options.items() if value is not None}
+        called = self.model_copy(update=given) if given else self
+        called._check()
+        texts, turns = checked_questions(questions, histories)
+        weights = {"history_weight": self.history_weight, "history_beta": self.history_beta}
+        return Query(
+            questions,
+            turns,
+            self._states.states(texts, turns, **weights),
+            called.k,
+            self.encoder,
+            beta=self.beta,
+            passage_weight=self.passage_weight,
+            lexical_weight=self.lexical_weight,
+            lexical_history=self.lexical_history,
+            filter=called.filter,
+            score_threshold=called.score_threshold,
+            graph=graph_settings(called.graph),
+            rerank=self.rerank,
+            reranker=as_reranker(self.reranker) if self.rerank else None,
+            neighbours=neighbours,
+            **weights,
+        )
+
+    def _check(self) -> None:
+        """Raise InputError for a bad setting. Checked in each call, since settings can be changed at any time."""
+        names = ("passage_weight", "history_weight", "lexical_weight", "lexical_history")
+        weights = {name: getattr(self, name) for name in names}
+        check_settings(self.k, beta=self.beta, history_beta=self.history_beta, **weights)
+        if isinstance(self.rerank, bool) or not isinstance(self.rerank, int) or self.rerank < 0:
+            raise InputError(f"rerank must be a whole number of at least 0, not {self.rerank!r:.60}.")
+        threshold: object = self.score_threshold
+        if threshold is not None and (isinstance(threshold, bool) or not isinstance(threshold, Real) or math.isnan(threshold)):
+            raise InputError(f"score_threshold must be a number or None, not {threshold!r:.60}.")
+        if self.filter is not None:
+            predicate(self.filter)
+        graph_settings(self.graph)
+
+    def _documents(self, query: Query, view: View) -> list[Document]:
+        view, [hits] = self._search(query, view, paths=True)
+        documents = [hit_document(view, hit, query, association=self.return_association) for hit in hits]
+        return with_neighbours(self.corpus, view, hits, documents, query.neighbours) if query.neighbours else documents
+
+    def _search(self, query: Query, view: View, *, paths: bool = False) -> tuple[View, list[list[Hit]]]:
+        """The best passages for each question, and the view that was searched."""
+        for _ in range(ATTEMPTS - 1):
+            view.check_encoder(self.encoder)
+            try:
+                return view, search(self.corpus, view, query, paths=paths)
+            except StaleSnapshot:
+                view = self.corpus.view(query)
+        return view, search(self.corpus, view, query, paths=paths)
 
     async def _aget_relevant_documents(
         self,
@@ -330,9 +386,9 @@ class HopfieldRetriever(EditableRetriever):
         neighbours: int = 0,
         graph: bool | GraphSettings | None = None,
     ) -> list[Document]:
-        called = self._called(k=k, filter=filter, score_threshold=score_threshold, graph=graph)
-        asked = await run_in_executor(None, called._query, [query], [history], neighbours)
-        return await run_in_executor(None, called._documents, asked, await self.corpus.aview(asked), neighbours)
+        options = {"k": k, "filter": filter, "score_threshold": score_threshold, "graph": graph}
+        asked = await run_in_executor(None, self._query, [query], [history], neighbours, **options)
+        return await run_in_executor(None, self._documents, asked, await self.corpus.aview(asked))
 
     def search_batch(
         self,
@@ -347,12 +403,12 @@ class HopfieldRetriever(EditableRetriever):
 
         `histories` has a history or None for each query; the other arguments replace the retriever's settings.
         """
-        called = self._called(k=k, filter=filter, score_threshold=score_threshold)
         if isinstance(queries, str):
             raise InputError("The queries are one string; give a list of questions.")
-        query = called._query(queries, [None for _ in queries] if histories is None else histories)
+        histories = [None for _ in queries] if histories is None else histories
+        query = self._query(queries, histories, k=k, filter=filter, score_threshold=score_threshold)
         parts = [query] if self.corpus.complete else [query.one(row) for row in range(len(queries))]
-        found = [hits for part in parts for hits in called._search(part, self.corpus.view(part))[1]]
+        found = [hits for part in parts for hits in self._search(part, self.corpus.view(part))[1]]
         return [[(str(hit.passage.document.id), hit.score) for hit in hits] for hits in found]
 
     def history_aware(self) -> Runnable[dict[str, Any] | str, list[Document]]:
@@ -398,69 +454,6 @@ class HopfieldRetriever(EditableRetriever):
     def check_encoder(self) -> None:
         """Load the encoder and compare it with the encoder of an index. Otherwise the first search does this."""
         self.corpus.snapshot().check_encoder(self.encoder)
-
-    def _called(self, **options: Any) -> Self:
-        """A copy of the retriever with the settings of one call."""
-        given = {name: value for name, value in options.items() if value is not None}
-        return self.model_copy(update=given) if given else self
-
-    def _query(self, questions: Sequence[str], histories: Sequence[History | None], neighbours: int = 0) -> Query:
-        """The checked questions with their query states and the settings of the search."""
-        self._check()
-        reranker = as_reranker(self.reranker) if isinstance(self.reranker, str) else self.reranker
-        if isinstance(neighbours, bool) or not isinstance(neighbours, int) or neighbours < 0:
-            raise InputError(f"neighbours must be a whole number of at least 0, not {neighbours!r}.")
-        texts, turns = checked_questions(questions, histories)
-        weights = {"history_weight": self.history_weight, "history_beta": self.history_beta}
-        return Query(
-            questions,
-            turns,
-            self._states.states(texts, turns, **weights),
-            self.k,
-            self.encoder,
-            beta=self.beta,
-            passage_weight=self.passage_weight,
-            lexical_weight=self.lexical_weight,
-            lexical_history=self.lexical_history,
-            filter=self.filter,
-            score_threshold=self.score_threshold,
-            graph=graph_settings(self.graph),
-            rerank=self.rerank,
-            reranker=reranker if self.rerank else None,
-            **weights,
-        )
-
-    def _search(self, query: Query, view: View, *, paths: bool = False) -> tuple[View, list[list[Hit]]]:
-        """The best passages for each question, and the view that was searched."""
-        for _ in range(ATTEMPTS - 1):
-            view.check_encoder(self.encoder)
-            try:
-                return view, find(self.corpus, view, query, paths=paths)
-            except StaleSnapshot:
-                view = self.corpus.view(query)
-        return view, find(self.corpus, view, query, paths=paths)
-
-    def _documents(self, query: Query, view: View, neighbours: int) -> list[Document]:
-        view, [hits] = self._search(query, view, paths=True)
-        documents = [hit_document(view, hit, query, association=self.return_association) for hit in hits]
-        if not neighbours:
-            return documents
-        around = surroundings(self.corpus, view, hits, neighbours)
-        return [joined(document, parts) for document, parts in zip(documents, around, strict=True)]
-
-    def _check(self) -> None:
-        """Raise InputError for a bad setting. Checked in each call, since settings can be changed at any time."""
-        names = ("passage_weight", "history_weight", "lexical_weight", "lexical_history")
-        weights = {name: getattr(self, name) for name in names}
-        check_settings(self.k, beta=self.beta, history_beta=self.history_beta, **weights)
-        if isinstance(self.rerank, bool) or not isinstance(self.rerank, int) or self.rerank < 0:
-            raise InputError(f"rerank must be a whole number of at least 0, not {self.rerank!r:.60}.")
-        threshold: object = self.score_threshold
-        if threshold is not None and (isinstance(threshold, bool) or not isinstance(threshold, Real) or math.isnan(threshold)):
-            raise InputError(f"score_threshold must be a number or None, not {threshold!r:.60}.")
-        if self.filter is not None:
-            predicate(self.filter)
-        graph_settings(self.graph)
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         """The corpus, the encoder and the settings that differ from the defaults."""

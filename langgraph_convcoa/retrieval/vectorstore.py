@@ -12,12 +12,12 @@ from langchain_core.runnables.config import run_in_executor
 from langchain_core.vectorstores import VectorStore
 
 from langgraph_convcoa.errors import InputError, RetrievalError, first_line
-from langgraph_convcoa.retrieval.corpus import Corpus, Query
+from langgraph_convcoa.retrieval.corpus import Corpus
 from langgraph_convcoa.retrieval.encoders.base import Encoder, RecentEncoder
 from langgraph_convcoa.retrieval.encoders.cache import PatternCache
 from langgraph_convcoa.retrieval.encoders.embeddings import EmbeddingsEncoder, as_encoder
 from langgraph_convcoa.retrieval.memory_corpus import Memory, build_memory, empty_memory
-from langgraph_convcoa.retrieval.query.conversation_state import StateEncoder
+from langgraph_convcoa.retrieval.query.conversation_state import Query, StateEncoder
 
 _BY_VECTOR = "similarity_search_by_vector"
 # Largest number of encoded texts that are kept.

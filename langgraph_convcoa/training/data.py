@@ -19,11 +19,11 @@ from langgraph_convcoa.retrieval.documents.split import document_id
 from langgraph_convcoa.retrieval.encoders.base import DelegatingEncoder, Encoder, Vectors
 from langgraph_convcoa.retrieval.encoders.cache import PatternCache, encode_texts
 from langgraph_convcoa.retrieval.memory_corpus import Memory, build_memory
+from langgraph_convcoa.retrieval.patterns import Patterns
 from langgraph_convcoa.retrieval.progress import Progress
 from langgraph_convcoa.retrieval.query.conversation_state import conversational_state, turn_text
 from langgraph_convcoa.retrieval.query.query_text import QueryText
-from langgraph_convcoa.retrieval.scoring.patterns import Patterns
-from langgraph_convcoa.retrieval.scoring.topk import search
+from langgraph_convcoa.retrieval.search import top_k
 
 HISTORY_WEIGHT = 0.6  # lambda, the weight of the history in the untrained retriever.
 HISTORY_BETA = 1.0  # beta_h, the inverse temperature over earlier turns in the untrained retriever.
@@ -188,7 +188,7 @@ def encode_examples(
     mined: list[EncodedExample] = []
     for start in range(0, len(examples), _AT_ONCE):
         part, at = examples[start : start + _AT_ONCE], states[start : start + _AT_ONCE]
-        found = search(memory.patterns, at, k=_HARD + max(len(example.gold) for example in part))
+        found = top_k(memory.patterns, at, k=_HARD + max(len(example.gold) for example in part))
         for example, state, ranking in zip(part, at, found, strict=True):
             asked = state if example.rewrite < 0 else texts[example.rewrite]
             hard = [number for number in ranking.indices.tolist() if number not in example.gold][:_HARD]
@@ -232,7 +232,7 @@ def _best(patterns: Patterns, state: Vectors, sets: Sequence[int]) -> int:
     if len(sets) < 2:
         return sets[0] if sets else -1
     chosen = np.array(sets, dtype=np.int64)
-    return int(chosen[search(patterns.select(chosen), state[None], k=1)[0].indices[0]])
+    return int(chosen[top_k(patterns.select(chosen), state[None], k=1)[0].indices[0]])
 
 
 class AsQueries(DelegatingEncoder):

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from langgraph_convcoa.hopfield.functional import associate
-from langgraph_convcoa.retrieval.scoring.patterns import Patterns
+from langgraph_convcoa.retrieval.patterns import Patterns
 from langgraph_convcoa.training.data import EncodedExample, QueryItem
 
 SCALE = 20.0  # Factor of scores of unit vectors before a softmax (a temperature of 1/20).

@@ -10,6 +10,7 @@ from functools import cached_property
 from langchain_core.documents import Document
 
 from langgraph_convcoa.text.citation_marks import MARK, CitationFilter, cited_parts, kept_marks, without_marks
+from langgraph_convcoa.text.questions import holds_negation
 from langgraph_convcoa.text.words import CLOSING, LIST_MARK, STOPS
 from langgraph_convcoa.verification.premise import Evidence
 from langgraph_convcoa.verification.sentences import Statement, is_sentence, statements
@@ -149,6 +150,11 @@ class CheckedSentence:
     def stands(self) -> bool:
         """Whether it is supported or claims nothing."""
         return self.verdict.supported or not self.claims
+
+    @property
+    def is_gap(self) -> bool:
+        """Whether it says that something is missing, such as "The passages do not say when."."""
+        return not self.claims and not self.block and holds_negation(self.plain)
 
     def shown(self, marks: CitationFilter) -> str:
         """The sentence with renumbered marks; code is not changed."""

@@ -18,8 +18,8 @@ import numpy as np
 
 from langgraph_convcoa.retrieval.documents.split import windows
 from langgraph_convcoa.retrieval.encoders.base import Vectors, cores
-from langgraph_convcoa.retrieval.scoring.patterns import Patterns, encode_patterns
-from langgraph_convcoa.retrieval.scoring.topk import search
+from langgraph_convcoa.retrieval.patterns import Patterns, encode_patterns
+from langgraph_convcoa.retrieval.search import top_k
 
 DIMENSION = 384
 SIZES = (1_000_000, 10_000_000, 100_000_000, 1_000_000_000)
@@ -100,11 +100,11 @@ def scan(sizes: list[int], runs: int) -> dict[str, Any]:
     rows = []
     for size in sizes:
         patterns, queries = memory(size)
-        search(patterns, queries[:1], k=10)
+        top_k(patterns, queries[:1], k=10)
         times = []
         for run in range(runs):
             start = time.perf_counter()
-            search(patterns, queries[run % len(queries)][None], k=10)
+            top_k(patterns, queries[run % len(queries)][None], k=10)
             times.append(1000 * (time.perf_counter() - start))
         gigabytes = (patterns.values.nbytes + 4 * len(patterns.values) + patterns.offsets.nbytes) / 1e9
         median = round(float(np.median(times)), 1)

@@ -1,12 +1,15 @@
 import itertools
 import math
 
+import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from langgraph_convcoa.hopfield import arrays as in_numpy
+from langgraph_convcoa.hopfield import functional
 from langgraph_convcoa.hopfield.functional import associate, check_activation, entmax15, sparsemax
 from tests.hopfield import plain_loops
 
@@ -216,3 +219,34 @@ def test_equals_the_nearest_point_over_all_faces_of_the_simplex(values):
         atol=1e-7,
         rtol=0,
     )
+
+
+ANY_SCORES = st.one_of(st.floats(-3, 3), st.just(-math.inf), st.floats(-1e12, 1e12))
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.data(), st.integers(1, 4), st.integers(0, 6), st.sampled_from([0, 0.3, 1, 10, 1e6, math.inf]))
+def test_it_is_the_sparsemax_of_the_hopfield_layers(data, rows, columns, beta):
+    scores = data.draw(arrays(np.float64, (rows, columns), elements=ANY_SCORES))
+    mask = data.draw(st.none() | arrays(np.bool_, (rows, columns)))
+    expected = sparsemax(torch.from_numpy(scores), beta=beta, mask=None if mask is None else torch.from_numpy(mask))
+    np.testing.assert_allclose(in_numpy.sparsemax(scores, beta=beta, mask=mask), expected.numpy(), atol=1e-9)
+
+
+def test_a_score_that_is_not_a_number_gives_no_weights():
+    assert np.isnan(in_numpy.sparsemax(np.array([1.0, math.nan]))).any()
+
+
+@pytest.mark.parametrize("shape", [(0,), (3, 0), (0, 2)])
+def test_nothing_to_weigh(shape):
+    assert in_numpy.sparsemax(np.zeros(shape)).shape == shape
+
+
+@pytest.mark.parametrize("beta", [0.0, 1.0, 10.0, math.inf])
+def test_update_and_similarity_are_those_of_the_hopfield_layers(beta):
+    rng = np.random.default_rng(0)
+    state, patterns = rng.standard_normal(8), rng.standard_normal((5, 8))
+    asked = torch.from_numpy(state), torch.from_numpy(patterns), beta
+    np.testing.assert_allclose(in_numpy.update(state, patterns, beta=beta), functional.update(*asked).numpy(), atol=1e-9)
+    found = in_numpy.similarity(patterns @ state, beta=beta)
+    np.testing.assert_allclose(found, functional.similarity(*asked)[0].numpy(), atol=1e-9)

@@ -117,9 +117,9 @@ def test_a_build_that_is_run_again_encodes_only_what_is_new(tmp_path, encoder):
 
 
 def test_a_search_that_loses_a_passage_to_a_deletion_begins_again(on_disk, monkeypatch):
-    from langgraph_convcoa.retrieval import searcher as module
+    from langgraph_convcoa.retrieval import search as module
 
-    ranked = module.search
+    ranked = module.top_k
 
     def slow(*arguments, **options):
         rankings = ranked(*arguments, **options)
@@ -127,7 +127,7 @@ def test_a_search_that_loses_a_passage_to_a_deletion_begins_again(on_disk, monke
             Index(on_disk.corpus.path).delete(["d3"])
         return rankings
 
-    monkeypatch.setattr(module, "search", slow)
+    monkeypatch.setattr(module, "top_k", slow)
     found = on_disk.invoke("What is subject3?")
     assert found
     assert "d3" not in [document.id for document in found]

@@ -9,9 +9,8 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.vectorstores import InMemoryVectorStore, VectorStore
 
 from langgraph_convcoa.errors import InputError, RetrievalError
-from langgraph_convcoa.retrieval.corpus import Query
 from langgraph_convcoa.retrieval.encoders.cache import PatternCache
-from langgraph_convcoa.retrieval.query.conversation_state import StateEncoder
+from langgraph_convcoa.retrieval.query.conversation_state import Query, StateEncoder
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 from langgraph_convcoa.retrieval.vectorstore import VectorStoreCorpus
 from tests.fake_encoder import WordEncoder

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn.functional import normalize
 
+from langgraph_convcoa.retrieval.patterns import Patterns
 from langgraph_convcoa.retrieval.query.conversation_state import mixed_states
-from langgraph_convcoa.retrieval.scoring.patterns import Patterns
-from langgraph_convcoa.retrieval.scoring.topk import search
+from langgraph_convcoa.retrieval.search import top_k
 from langgraph_convcoa.training.losses import MemorySets, distillation_loss, dpr_loss, gated_states, memory_scores
 
 
@@ -39,7 +39,7 @@ def test_scores_are_those_that_retrieval_ranks_by(sizes: list[int], seed: int, b
     chosen = np.random.default_rng(seed + 1).permutation(len(sizes))
     scores = memory_scores(states, MemorySets.of(patterns, chosen), beta=beta)
     expected = np.empty(scores.shape)
-    for row, ranking in enumerate(search(patterns, states.numpy(), k=len(sizes), beta=beta)):
+    for row, ranking in enumerate(top_k(patterns, states.numpy(), k=len(sizes), beta=beta)):
         expected[row, ranking.indices] = ranking.scores
     np.testing.assert_allclose(scores.numpy(), expected[:, chosen], atol=2e-6)
 

@@ -18,12 +18,12 @@ from langgraph_convcoa.datasets.queries import Dataset, Query
 from langgraph_convcoa.errors import InputError, RetrievalError
 from langgraph_convcoa.hopfield.functional import sparsemax
 from langgraph_convcoa.retrieval.encoders.sentence_transformer import SentenceTransformerEncoder
+from langgraph_convcoa.retrieval.patterns import Patterns
 from langgraph_convcoa.retrieval.query.model import RetrieverModel
 from langgraph_convcoa.retrieval.query.query_encoder import Differences, QueryEncoder
 from langgraph_convcoa.retrieval.query.query_encoder_module import QueryEncoderModule
 from langgraph_convcoa.retrieval.query.query_text import Reading
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
-from langgraph_convcoa.retrieval.scoring.patterns import Patterns
 from langgraph_convcoa.training.data import EncodedData, EncodedExample, QueryItem, TrainingData, TrainingExample
 from langgraph_convcoa.training.query_encoder import QueryEncoderLoss, QueryEncoderSettings, mixed_batches, train_query_encoder
 from langgraph_convcoa.training.trainer import TrainingJob, TrainingSettings

@@ -16,7 +16,7 @@ from langgraph_convcoa.datasets.queries import Dataset, Query
 from langgraph_convcoa.evaluation.methods.registry import DENSE, retrieval_kind
 from langgraph_convcoa.retrieval.corpus import read
 from langgraph_convcoa.retrieval.documents.split import document_id, pattern_text
-from langgraph_convcoa.retrieval.encoders.base import DelegatingEncoder, Encoder, Vectors
+from langgraph_convcoa.retrieval.encoders.base import Encoder, RecentEncoder, Vectors
 from langgraph_convcoa.retrieval.encoders.cache import PatternCache, encode_texts
 from langgraph_convcoa.retrieval.hybrid.bm25 import BM25Index
 from langgraph_convcoa.retrieval.index.index import Index
@@ -27,6 +27,7 @@ from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 
 _DEPTH = 100  # Number of documents in a ranking.
 Ranker = Callable[[Sequence[Query]], list[list[str]]]  # Ranks documents for each query: their ids, best first.
+_QUERIES = 1_000_000  # Queries whose vectors are kept, since all methods ask the same questions.
 _TEXTS: dict[str, Callable[[Query], str]] = {
     "question": lambda query: query.question,
     "two-turns": lambda query: query.two_turns,
@@ -111,7 +112,7 @@ class Rankers:
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.encoder = _RememberingEncoder(self.encoder)
+        self.encoder = RecentEncoder(self.encoder, _QUERIES)
         self._retrievers: dict[str, HopfieldRetriever] = {}
 
     def of(self, method: str) -> Ranker:
@@ -168,19 +169,6 @@ class Rankers:
             return [_first(ids[i] for i in np.argsort(-(patterns @ state), kind="stable")) for state in found]
 
         return rank
-
-
-class _RememberingEncoder(DelegatingEncoder):
-    """An encoder that encodes each query text once, since all methods ask the same questions."""
-
-    def __init__(self, encoder: Encoder) -> None:
-        super().__init__(encoder)
-        self._known: dict[str, Vectors] = {}
-
-    def encode_queries(self, texts: Sequence[str]) -> Vectors:
-        if new := [text for text in dict.fromkeys(texts) if text not in self._known]:
-            self._known.update(zip(new, self.encoder.encode_queries(new), strict=True))
-        return np.array([self._known[text] for text in texts], dtype=np.float32).reshape(-1, self.dimension)
 
 
 def _first(ids: Iterable[str]) -> list[str]:

@@ -5,12 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
-import numpy as np
 from langchain_core.documents import Document
 from langchain_core.runnables import RunnableConfig
-from numpy.typing import NDArray
 
 from langgraph_convcoa.chain import SOLVED, ActionChain, ActionNode, ChainItem, Status
 from langgraph_convcoa.errors import InputError
@@ -22,12 +19,11 @@ from langgraph_convcoa.reasoning.extractive.quotes import ELLIPSIS, Quote, choos
 from langgraph_convcoa.reasoning.extractive.reading import count_words
 from langgraph_convcoa.reasoning.extractive.sentence_ranking import (
     Candidate,
-    SentenceEncoder,
     is_about,
     passage_score,
     rank_sentences,
 )
-from langgraph_convcoa.retrieval.encoders.base import RecentValues
+from langgraph_convcoa.retrieval.encoders.base import Encoder, RecentEncoder
 from langgraph_convcoa.text.words import CLOSING, STOPS, content_words
 
 NEAREST_WORDS = 25  # Words of the nearest passage that are shown if nothing was found.
@@ -68,10 +64,10 @@ class ExtractiveReasoner(Reasoner):
 
     uses_model = False
 
-    def __init__(self, encoder: SentenceEncoder | None = None, max_words: int = 60, *, min_coverage: float = 0.25) -> None:
+    def __init__(self, encoder: Encoder | None = None, max_words: int = 60, *, min_coverage: float = 0.25) -> None:
         if max_words < 10:
             raise InputError(f"max_words must be at least 10, not {max_words}.")
-        self.encoder = None if encoder is None else _Remembering(encoder)
+        self.encoder = None if encoder is None else RecentEncoder(encoder, 1_000)
         self.max_words = max_words
         self.min_coverage = min_coverage
 
@@ -247,22 +243,6 @@ class _Ranking:
     sentences: Sequence[Candidate]
     answers: Sequence[Candidate]
     reason: str
-
-
-class _Remembering:
-    """An encoder that keeps the vectors of the last texts: a turn encodes the same texts several times."""
-
-    def __init__(self, encoder: SentenceEncoder) -> None:
-        self._encoder = encoder
-        self._queries, self._passages = RecentValues[str, NDArray[Any]](1_000), RecentValues[str, NDArray[Any]](1_000)
-
-    def encode_queries(self, texts: Sequence[str], /) -> NDArray[Any]:
-        found = self._queries.of(texts, self._encoder.encode_queries)
-        return np.stack([found[text] for text in texts])
-
-    def encode_passages(self, texts: Sequence[str], /) -> NDArray[Any]:
-        found = self._passages.of(texts, self._encoder.encode_passages)
-        return np.stack([found[text] for text in texts])
 
 
 def small_talk(question: str) -> bool:

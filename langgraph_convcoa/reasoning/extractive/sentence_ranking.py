@@ -7,7 +7,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from langchain_core.documents import Document
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from langgraph_convcoa.reasoning.extractive.query import NEEDED, Query, of_kind
 from langgraph_convcoa.reasoning.extractive.reading import ROOT, Token, read_passage, with_roots
 from langgraph_convcoa.reasoning.extractive.weights import SENTENCE_FEATURES, SENTENCE_WEIGHTS, SENTENCE_WEIGHTS_ENCODER
+from langgraph_convcoa.retrieval.encoders.base import Encoder
 
 ENCODED = 8  # Number of sentences that are encoded: those that match best by their words.
 # These two weights are set by hand, because SQuAD has no conversations.
@@ -26,14 +27,6 @@ SHORT = 3  # A question with at most this many words is short.
 CLOSE, CLOSE_TO_NAME, NEAR_ENOUGH = 0.6, 0.48, 0.3
 """Lowest cosine of a sentence that lacks words of a short question, a short question with a name, or a longer question."""
 _TYPE = SENTENCE_FEATURES.index("a word of the wanted type")
-
-
-class SentenceEncoder(Protocol):
-    """Encodes texts as rows of unit length."""
-
-    def encode_queries(self, texts: Sequence[str], /) -> NDArray[Any]: ...
-
-    def encode_passages(self, texts: Sequence[str], /) -> NDArray[Any]: ...
 
 
 @dataclass(frozen=True)
@@ -54,7 +47,7 @@ class Candidate:
 
 
 def rank_sentences(
-    query: Query, evidence: Sequence[Document], encoder: SentenceEncoder | None = None, shares: Sequence[float] = ()
+    query: Query, evidence: Sequence[Document], encoder: Encoder | None = None, shares: Sequence[float] = ()
 ) -> list[Candidate]:
     """Rank the sentences of the evidence, the one most likely to hold the answer first. Equal texts appear once.
 
@@ -128,7 +121,7 @@ def is_about(query: Query, candidate: Candidate) -> bool:
     return candidate.held >= 0.5 and candidate.similarity >= (CLOSE_TO_NAME if query.names else CLOSE)
 
 
-def _scored(query: Query, found: list[Candidate], encoder: SentenceEncoder | None) -> list[Candidate]:
+def _scored(query: Query, found: list[Candidate], encoder: Encoder | None) -> list[Candidate]:
     if not found:
         return []
     table = np.array([(*candidate.features, 0.0) for candidate in found])
@@ -157,7 +150,7 @@ def _scored(query: Query, found: list[Candidate], encoder: SentenceEncoder | Non
     ]
 
 
-def _state(query: Query, encoder: SentenceEncoder) -> NDArray[Any]:
+def _state(query: Query, encoder: Encoder) -> NDArray[Any]:
     """The vector of the question, moved towards the turn before if the question depends on it."""
     texts, weights = zip(*query.texts, strict=True)
     state = np.array(weights) @ np.asarray(encoder.encode_queries(texts))

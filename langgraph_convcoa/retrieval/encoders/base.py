@@ -128,11 +128,11 @@ class RecentValues(Generic[_Key, _Value]):
 
 
 class RecentEncoder(DelegatingEncoder):
-    """Wraps an encoder, and keeps the vectors and token counts of the `capacity` most recent passages."""
+    """Wraps an encoder, and keeps its results for the `capacity` most recent texts of each kind."""
 
     def __init__(self, encoder: Encoder, capacity: int) -> None:
         super().__init__(encoder)
-        self._vectors = RecentValues[str, Vectors](capacity)
+        self._queries, self._passages = RecentValues[str, Vectors](capacity), RecentValues[str, Vectors](capacity)
         self._counts = RecentValues[str, int](capacity)
 
     def count_tokens(self, text: str) -> int:
@@ -142,8 +142,12 @@ class RecentEncoder(DelegatingEncoder):
         counts = self._counts.of(texts, self.encoder.count_tokens_batch)
         return [counts[text] for text in texts]
 
+    def encode_queries(self, texts: Sequence[str]) -> Vectors:
+        vectors = self._queries.of(texts, self.encoder.encode_queries)
+        return np.stack([vectors[text] for text in texts]) if texts else self.encoder.encode_queries([])
+
     def encode_passages(self, texts: Sequence[str]) -> Vectors:
-        vectors = self._vectors.of(texts, self.encoder.encode_passages)
+        vectors = self._passages.of(texts, self.encoder.encode_passages)
         return np.stack([vectors[text] for text in texts]) if texts else self.encoder.encode_passages([])
 
 

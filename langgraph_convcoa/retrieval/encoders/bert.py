@@ -69,16 +69,12 @@ class Bert:
         place = Path(folder)
         try:
             state = (place / "model.safetensors").stat()
-        except OSError:
+            key = (str(place), state.st_mtime_ns, state.st_size)
+            if (found := _OPENED.get(key)) is None:
+                found = _OPENED[key] = _read(place)
+        # sentence-transformers will say what is wrong with the files. The tokenizer raises no narrower error.
+        except Exception:  # noqa: BLE001
             return None
-        key = (str(place), state.st_mtime_ns, state.st_size)
-        if (found := _OPENED.get(key)) is None:
-            try:
-                found = _read(place)
-            # sentence-transformers will say what is wrong with the files. The tokenizer raises no narrower error.
-            except Exception:  # noqa: BLE001
-                return None
-            _OPENED[key] = found
         return found
 
     @property

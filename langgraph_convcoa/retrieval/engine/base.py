@@ -218,6 +218,8 @@ class EngineConditions(FilterEvaluator[_Condition]):
     def condition(self, filter: Filter | None) -> _Condition | None:
         """A filter in the engine's language. InputError if it is a function, malformed, or compares with a non-JSON value."""
         try:
+            for text in _texts(filter):
+                check_text(text, "filter")
             return None if filter is None else self.read(filter)
         except RecursionError:
             raise InputError("The filter compares with a value that is nested too deep.") from None
@@ -229,18 +231,12 @@ class EngineConditions(FilterEvaluator[_Condition]):
         )
 
     def _bound(self, name: str, word: str, bound: Any) -> _Condition:
-        if isinstance(bound, str):
-            check_text(bound, "filter")
         if isinstance(bound, date):
             raise InputError(
                 f"The filter's {word} under {name!r} compares with {bound!r:.60}: metadata in an engine is JSON, which has no "
                 "dates; keep them as texts such as 2026-11-22, and compare with one."
             )
         return super()._bound(name, word, bound)
-
-    def _field(self, name: str, wanted: Any, depth: int) -> _Condition:
-        check_text(name, "filter")
-        return super()._field(name, wanted, depth)
 
 
 @contextmanager
@@ -261,7 +257,7 @@ def end_of(limit: float) -> float:
 def search_vectors(vectors: Vectors) -> Vectors:
     """Turn a passage's patterns (n, d) into the vectors that an engine searches: (y_0 + y_j) / 2 for each window, (n - 1, d).
 
-    The largest product with a query state is half the bound of the passage's score at w = 1 (`scoring.topk.search`).
+    The largest product with a query state is half the bound of the passage's score at w = 1 (`search.top_k`).
 
     Example:
         >>> search_vectors(np.array([[1, 0], [1, 0], [0, 1]], dtype=np.float32)).tolist()
@@ -341,13 +337,13 @@ def check_text(text: str, what: str) -> None:
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """The texts and names in a JSON value."""
+    """The texts and names in a JSON value or a filter."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):
         yield from map(str, value)
         value = list(value.values())
-    if isinstance(value, list | tuple):
+    if isinstance(value, list | tuple | set | frozenset):
         for part in value:
             yield from _texts(part)
 

@@ -13,7 +13,7 @@ from langchain_core.documents import Document
 
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.retrieval.changes import Committed, check_deletable, distinct, documents_of
-from langgraph_convcoa.retrieval.corpus import Corpus, Passage, Query, View
+from langgraph_convcoa.retrieval.corpus import Corpus, Passage, View
 from langgraph_convcoa.retrieval.documents.split import document_id
 from langgraph_convcoa.retrieval.encoders.base import Encoder, Vectors
 from langgraph_convcoa.retrieval.engine.base import Engine, StoredPassage, bm25, within
@@ -21,7 +21,8 @@ from langgraph_convcoa.retrieval.engine.load import ingest
 from langgraph_convcoa.retrieval.filters import Filter
 from langgraph_convcoa.retrieval.hybrid.bm25 import heaviest, idf, turn_words
 from langgraph_convcoa.retrieval.memory_corpus import Memory
-from langgraph_convcoa.retrieval.scoring.patterns import Patterns
+from langgraph_convcoa.retrieval.patterns import Patterns
+from langgraph_convcoa.retrieval.query.conversation_state import Query
 from langgraph_convcoa.text.words import content_words
 
 # Passages that an engine names for a question by vector, and the same number by words.

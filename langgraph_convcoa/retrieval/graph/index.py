@@ -15,7 +15,7 @@ from langgraph_convcoa.retrieval.array_file import read_arrays, write_arrays
 from langgraph_convcoa.retrieval.corpus import Numbers, View
 from langgraph_convcoa.retrieval.graph.names import Contents, Hashes, is_among, joined_hashes, names_of
 from langgraph_convcoa.retrieval.hybrid.follower import Follower
-from langgraph_convcoa.retrieval.scoring.patterns import rows_of
+from langgraph_convcoa.retrieval.patterns import rows_of
 
 _KIND = "evidence graph"
 _VERSION = 2

@@ -16,7 +16,7 @@ from scipy.sparse import csc_array
 from langgraph_convcoa.retrieval.array_file import read_arrays, write_arrays
 from langgraph_convcoa.retrieval.documents.split import pattern_text
 from langgraph_convcoa.retrieval.encoders.base import Vectors
-from langgraph_convcoa.retrieval.scoring.patterns import rows_of
+from langgraph_convcoa.retrieval.patterns import rows_of
 from langgraph_convcoa.text.words import content_words
 
 _KIND = "lexical index"
@@ -114,7 +114,6 @@ class BM25Index:
         return result
 
     def _heaviest(self, words: Mapping[str, float]) -> dict[str, float]:
-        """The words of earlier turns that count most (`heaviest`), with their weights."""
         found = np.diff(self._built().indptr)
         known = {word: int(found[self._vocabulary[word]]) for word in words if word in self._vocabulary}
         return heaviest(words, len(self), known)

@@ -21,7 +21,7 @@ from langgraph_convcoa.errors import RetrievalError
 from langgraph_convcoa.files import is_blank, sqlite_connection, sqlite_stamp
 from langgraph_convcoa.retrieval.changes import content_digest
 from langgraph_convcoa.retrieval.corpus import Numbers, Passage
-from langgraph_convcoa.retrieval.scoring.patterns import PatternType
+from langgraph_convcoa.retrieval.patterns import PatternType
 
 # Version of the format; an index of another version is not opened.
 _VERSION = 2
@@ -344,7 +344,6 @@ def _advice(reason: str) -> str:
 
 
 def _checksum(*values: int | str | bytes) -> int:
-    """CRC-32 of the values of a row."""
     total = 0
     for value in values:
         total = zlib.crc32(value if isinstance(value, bytes) else f"{value}\0".encode("utf-8", "replace"), total)

@@ -31,8 +31,8 @@ from langgraph_convcoa.retrieval.hybrid.follower import BM25Follower
 from langgraph_convcoa.retrieval.index.database import STORED_TYPES, Block, Head, damaged, exists, reading, writing
 from langgraph_convcoa.retrieval.index.writer import WriterLock, append, compact, write_index
 from langgraph_convcoa.retrieval.memory_corpus import empty_memory, encoded_memory
+from langgraph_convcoa.retrieval.patterns import Patterns, PatternType
 from langgraph_convcoa.retrieval.progress import Progress, track
-from langgraph_convcoa.retrieval.scoring.patterns import Patterns, PatternType
 
 _LOGGER = logging.getLogger(__name__)
 # Files of the BM25 index and the evidence graph. Passages missing in a file are read at the first query that needs the file.

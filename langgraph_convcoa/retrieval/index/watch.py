@@ -137,7 +137,6 @@ class WatchedFiles:
                     yield document
 
     def _say(self, prefix: str, name: str, reason: str) -> None:
-        """Report a reason once."""
         if (said := (_joined(prefix, name), reason)) not in self._said:
             self._said.add(said)
             self._told(*said)

@@ -38,7 +38,7 @@ from langgraph_convcoa.retrieval.index.database import (
     writing,
 )
 from langgraph_convcoa.retrieval.memory_corpus import Memory
-from langgraph_convcoa.retrieval.scoring.patterns import Patterns, PatternType, encode_patterns
+from langgraph_convcoa.retrieval.patterns import Patterns, PatternType, encode_patterns
 
 # Largest number of rows in a block, unless a single passage has more. Each block has one checksum.
 BLOCK_ROWS = 4096

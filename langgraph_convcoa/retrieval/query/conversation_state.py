@@ -1,9 +1,9 @@
-"""The query state of a question in its conversation: the earlier turns are a Hopfield memory."""
+"""The query of a search: questions with their earlier turns, and their query states. The turns are a Hopfield memory."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,12 +11,15 @@ import numpy.typing as npt
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, convert_to_messages
 
 from langgraph_convcoa.errors import InputError, RetrievalError
+from langgraph_convcoa.hopfield.arrays import update
 from langgraph_convcoa.retrieval.encoders.base import Encoder, RecentValues, Vectors, normalised
-from langgraph_convcoa.retrieval.scoring.topk import sparsemax
 from langgraph_convcoa.text.clean import clean
 
 if TYPE_CHECKING:
+    from langgraph_convcoa.retrieval.filters import Filter
+    from langgraph_convcoa.retrieval.graph.settings import GraphSettings
     from langgraph_convcoa.retrieval.query.model import RetrieverModel
+    from langgraph_convcoa.retrieval.reranker import Reranker
 
 Turn = tuple[str, str]  # A question and its answer.
 History = Sequence[Turn | Sequence[str] | BaseMessage | Mapping[str, Any]]
@@ -29,25 +32,50 @@ _KEPT = 4096
 _TURNS = 100
 
 
-def messages_of(history: Iterable[Turn | Sequence[str] | BaseMessage | Mapping[str, Any]] | None) -> Any:
-    """Turn the (role, text) tuples of a chat history into messages; anything else is returned unchanged."""
-    if isinstance(history, str) or not isinstance(history, Iterable):
-        return history
-    entries = list(history)
-    tuples = [entry for entry in entries if isinstance(entry, list | tuple)]
-    if not all(len(entry) == 2 and isinstance(entry[0], str) and entry[0] in _ROLES for entry in tuples):
-        return entries
-    return [_message(*entry) if isinstance(entry, list | tuple) else entry for entry in entries]
+@dataclass(frozen=True, eq=False)
+class Query:
+    """Questions in their conversations, with the settings of `HopfieldRetriever`."""
+
+    questions: Sequence[str]  # q questions.
+    turns: Sequence[Sequence[Turn]]  # Earlier turns of each question, oldest first.
+    states: Vectors  # Query states, (q, d).
+    k: int  # Passages wanted for each question.
+    encoder: Encoder
+    beta: float = 10.0
+    passage_weight: float = 1.0
+    lexical_weight: float = 0.0
+    lexical_history: float = 0.0
+    history_weight: float = 0.0
+    history_beta: float = 1.0
+    filter: Filter | None = None
+    score_threshold: float | None = None
+    graph: GraphSettings | None = None
+    rerank: int = 0  # Passages that the reranker reads for each question.
+    reranker: Reranker | None = None
+    neighbours: int = 0  # Parts of a document that are returned on either side of a found part.
+
+    def one(self, row: int) -> Query:
+        """The query with the question of this row only."""
+        part = slice(row, row + 1)
+        return replace(self, questions=self.questions[part], turns=self.turns[part], states=self.states[part])
 
 
-def _message(role: Any, content: Any) -> BaseMessage:
-    # Messages of these roles are ignored later. A ToolMessage would need the id of its call.
-    kept = "system" if role in ("tool", "function", "developer") else role
-    try:
-        return convert_to_messages([{"role": kept, "content": content or ""}])[0]
-    except (ValueError, TypeError, NotImplementedError):
-        shown = f"{{'role': {role!r}, 'content': {content!r:.40}}}"
-        raise InputError(f"The history holds {shown}; a message has a role, such as user or assistant, and a text.") from None
+def checked_questions(questions: Sequence[str], histories: Sequence[History | None]) -> tuple[list[str], list[list[Turn]]]:
+    """The texts of questions and the turns before each; InputError for an empty question or a history of another form."""
+    turns = [history_pairs(history) for history in histories]
+    if len(turns) != len(questions):
+        raise InputError(f"There are {len(questions)} queries and {len(turns)} histories; give one of each.")
+    texts = []
+    for question, earlier in zip(questions, turns, strict=True):
+        if not isinstance(question, str):
+            raise InputError(f"The question must be a string, not {type(question).__name__}.")
+        texts.append(clean(question).strip())
+        if not texts[-1]:
+            raise InputError("The question is empty; write one.")
+        # An app may have appended the new question to its messages.
+        if earlier and earlier[-1] == (texts[-1], ""):
+            earlier.pop()
+    return texts, turns
 
 
 def history_pairs(history: Iterable[Turn | Sequence[str] | BaseMessage | Mapping[str, Any]] | None) -> list[Turn]:
@@ -79,100 +107,32 @@ def history_pairs(history: Iterable[Turn | Sequence[str] | BaseMessage | Mapping
     return [(" ".join(questions), " ".join(answers)) for questions, answers in pairs]
 
 
-def checked_questions(questions: Sequence[str], histories: Sequence[History | None]) -> tuple[list[str], list[list[Turn]]]:
-    """The texts of questions and the turns before each; InputError for an empty question or a history of another form."""
-    turns = [history_pairs(history) for history in histories]
-    if len(turns) != len(questions):
-        raise InputError(f"There are {len(questions)} queries and {len(turns)} histories; give one of each.")
-    texts = []
-    for question, earlier in zip(questions, turns, strict=True):
-        if not isinstance(question, str):
-            raise InputError(f"The question must be a string, not {type(question).__name__}.")
-        texts.append(clean(question).strip())
-        if not texts[-1]:
-            raise InputError("The question is empty; write one.")
-        # An app may have appended the new question to its messages.
-        if earlier and earlier[-1] == (texts[-1], ""):
-            earlier.pop()
-    return texts, turns
+def _message(role: Any, content: Any) -> BaseMessage:
+    # Messages of these roles are ignored later. A ToolMessage would need the id of its call.
+    kept = "system" if role in ("tool", "function", "developer") else role
+    try:
+        return convert_to_messages([{"role": kept, "content": content or ""}])[0]
+    except (ValueError, TypeError, NotImplementedError):
+        shown = f"{{'role': {role!r}, 'content': {content!r:.40}}}"
+        raise InputError(f"The history holds {shown}; a message has a role, such as user or assistant, and a text.") from None
 
 
-def turn_text(turn: Turn) -> str:
-    """The text of an earlier turn that is encoded: its question and the start of its answer."""
-    question, answer = turn
-    return f"{question.strip()} {answer.strip()[:_ANSWER_CHARACTERS]}".strip()
-
-
-def conversational_state(query: Vectors, history: Vectors, history_weight: float, history_beta: float) -> Vectors:
-    """normalise(x + lambda sparsemax(beta_h x H^T) H); x without a history.
-
-    The query x is (d,); the history H is (t, d), with a pattern for each turn; lambda is at least 0, beta_h 0 to infinity.
-    """
-    if len(history) == 0 or history_weight == 0:
-        return query
-    state = query + history_weight * (sparsemax(history @ query, beta=history_beta) @ history)
-    return np.asarray(state / max(float(np.linalg.norm(state)), 1e-12), dtype=np.float32)
-
-
-def mixed_states(encoded: Vectors, questions: Vectors, states: Vectors, state_weight: float, gate: float) -> Vectors:
-    """normalise((1 - <t, x>)^p t + g s): states s mixed with the query encoder's vectors t.
-
-    x are the vectors of the questions alone; all vectors are (n, d) of length one. For a self-contained question t is near x
-    and adds nothing. With p = 0 the query encoder has the same weight for every question.
-    """
-    weights = np.clip(1 - np.einsum("nd,nd->n", encoded, questions), 0, None)[:, None] ** np.float32(gate)
-    mixed = weights * encoded + np.float32(state_weight) * states
-    lengths = np.linalg.norm(mixed, axis=1, keepdims=True)
-    return np.asarray(np.divide(mixed, lengths, out=mixed, where=lengths > 0), dtype=np.float32)
-
-
-@dataclass(frozen=True, eq=False)
-class StateWeights:
-    """The trained weights of a conversation state.
-
-    normalise(x W_x + lambda g r W_h), where r = sparsemax(beta_h x W_a H^T) H is the pattern that the earlier turns H return,
-    and the gate g = 2 sigmoid(u [x, r, x * r, <x, r>, 1]). Identity matrices and u = 0 give the untrained state. A question
-    without a history stays x. `direct` (W_x), `association` (W_a) and `history` (W_h) are (d, d), `gate` (u) is (3 d + 2,).
-    RetrievalError for other shapes and weights that are not finite.
-    """
-
-    direct: Vectors
-    association: Vectors
-    history: Vectors
-    gate: npt.NDArray[np.float32]
-
-    def __post_init__(self) -> None:
-        d = len(self.direct)
-        shapes = self.direct.shape, self.association.shape, self.history.shape
-        if shapes != ((d, d),) * 3 or self.gate.shape != (3 * d + 2,):
-            found = f"{shapes} and {self.gate.shape}"
-            raise RetrievalError(f"The conversation state's weights must have shapes 3 x (d, d) and (3 d + 2,), not {found}.")
-        if not all(np.isfinite(weight).all() for weight in (self.direct, self.association, self.history, self.gate)):
-            raise RetrievalError("A weight of the conversation state is NaN or infinite; train again or load another.")
-
-    @property
-    def dimension(self) -> int:
-        """Length d of the vectors."""
-        return len(self.direct)
-
-    def state(self, query: Vectors, history: Vectors, history_weight: float, history_beta: float) -> Vectors:
-        """The state of a question in its conversation, (d,), of length one."""
-        state = query
-        if len(history) and history_weight:
-            likeness = history @ (query @ self.association)
-            recalled = sparsemax(likeness, beta=history_beta) @ history
-            features = np.concatenate([query, recalled, query * recalled, [query @ recalled, 1.0]])
-            gate = 2 / (1 + np.exp(-np.clip(self.gate @ features, -50, 50)))
-            state = query @ self.direct + history_weight * gate * (recalled @ self.history)
-        length = np.linalg.norm(state)
-        return np.asarray(state / length if length else state, dtype=np.float32)
+def messages_of(history: Iterable[Turn | Sequence[str] | BaseMessage | Mapping[str, Any]] | None) -> Any:
+    """Turn the (role, text) tuples of a chat history into messages; anything else is returned unchanged."""
+    if isinstance(history, str) or not isinstance(history, Iterable):
+        return history
+    entries = list(history)
+    tuples = [entry for entry in entries if isinstance(entry, list | tuple)]
+    if not all(len(entry) == 2 and isinstance(entry[0], str) and entry[0] in _ROLES for entry in tuples):
+        return entries
+    return [_message(*entry) if isinstance(entry, list | tuple) else entry for entry in entries]
 
 
 class StateEncoder:
     """Query states of questions with their histories; vectors of recent texts are kept, since histories recur.
 
-    Without a model the state is `conversational_state`. A model may have `StateWeights` that replace it. It may also have a
-    query encoder, whose vectors of questions with their turns are mixed in (`mixed_states`).
+    The state is `conversational_state`. The default model has a query encoder, whose vectors of questions with their turns are
+    mixed in (`mixed_states`). The `StateWeights` of a trained head replace `conversational_state`.
     """
 
     def __init__(self, encoder: Encoder, model: RetrieverModel | None = None) -> None:
@@ -208,3 +168,68 @@ class StateEncoder:
 
     def _encode(self, texts: list[str]) -> Vectors:
         return normalised(self.encoder.encode_queries(texts), len(texts), self.encoder.dimension, self.encoder.name)
+
+
+def turn_text(turn: Turn) -> str:
+    """The text of an earlier turn that is encoded: its question and the start of its answer."""
+    question, answer = turn
+    return f"{question.strip()} {answer.strip()[:_ANSWER_CHARACTERS]}".strip()
+
+
+def conversational_state(query: Vectors, history: Vectors, history_weight: float, history_beta: float) -> Vectors:
+    """normalise(x + lambda sparsemax(beta_h x H^T) H); x without a history.
+
+    The query x is (d,); the history H is (t, d), with a pattern for each turn; lambda is at least 0, beta_h 0 to infinity.
+    """
+    if len(history) == 0 or history_weight == 0:
+        return query
+    state = query + history_weight * update(query, history, beta=history_beta)
+    return np.asarray(state / max(float(np.linalg.norm(state)), 1e-12), dtype=np.float32)
+
+
+@dataclass(frozen=True, eq=False)
+class StateWeights:
+    """The trained weights of a conversation state.
+
+    normalise(x W_x + lambda g r W_h), where r = sparsemax(beta_h x W_a H^T) H is the pattern that the earlier turns H return,
+    and the gate g = 2 sigmoid(u [x, r, x * r, <x, r>, 1]). Identity matrices and u = 0 give the untrained state. A question
+    without a history stays x. `direct` (W_x), `association` (W_a) and `history` (W_h) are (d, d), `gate` (u) is (3 d + 2,).
+    RetrievalError for other shapes and weights that are not finite.
+    """
+
+    direct: Vectors
+    association: Vectors
+    history: Vectors
+    gate: npt.NDArray[np.float32]
+
+    def __post_init__(self) -> None:
+        d = len(self.direct)
+        shapes = self.direct.shape, self.association.shape, self.history.shape
+        if shapes != ((d, d),) * 3 or self.gate.shape != (3 * d + 2,):
+            found = f"{shapes} and {self.gate.shape}"
+            raise RetrievalError(f"The conversation state's weights must have shapes 3 x (d, d) and (3 d + 2,), not {found}.")
+        if not all(np.isfinite(weight).all() for weight in (self.direct, self.association, self.history, self.gate)):
+            raise RetrievalError("A weight of the conversation state is NaN or infinite; train again or load another.")
+
+    def state(self, query: Vectors, history: Vectors, history_weight: float, history_beta: float) -> Vectors:
+        """The state of a question in its conversation, (d,), of length one."""
+        state = query
+        if len(history) and history_weight:
+            recalled = update(query @ self.association, history, beta=history_beta)
+            features = np.concatenate([query, recalled, query * recalled, [query @ recalled, 1.0]])
+            gate = 2 / (1 + np.exp(-np.clip(self.gate @ features, -50, 50)))
+            state = query @ self.direct + history_weight * gate * (recalled @ self.history)
+        length = np.linalg.norm(state)
+        return np.asarray(state / length if length else state, dtype=np.float32)
+
+
+def mixed_states(encoded: Vectors, questions: Vectors, states: Vectors, state_weight: float, gate: float) -> Vectors:
+    """normalise((1 - <t, x>)^p t + g s): states s mixed with the query encoder's vectors t.
+
+    x are the vectors of the questions alone; all vectors are (n, d) of length one. For a self-contained question t is near x
+    and adds nothing. With p = 0 the query encoder has the same weight for every question.
+    """
+    weights = np.clip(1 - np.einsum("nd,nd->n", encoded, questions), 0, None)[:, None] ** np.float32(gate)
+    mixed = weights * encoded + np.float32(state_weight) * states
+    lengths = np.linalg.norm(mixed, axis=1, keepdims=True)
+    return np.asarray(np.divide(mixed, lengths, out=mixed, where=lengths > 0), dtype=np.float32)

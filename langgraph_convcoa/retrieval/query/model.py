@@ -134,10 +134,10 @@ class RetrieverModel:
         if found != self.encoder:
             fault = f"{f'The model {self.source}'.rstrip()} was trained for the encoder {self.encoder!r}, not {found!r}"
             raise RetrievalError(f"{fault}; train one for this encoder, or use model='untrained'.")
-        if self.state is not None and self.state.dimension != encoder.dimension:
+        if self.state is not None and len(self.state.direct) != encoder.dimension:
             raise RetrievalError(
-                f"The model is for vectors of length {self.state.dimension}, the encoder {found!r} gives {encoder.dimension}; "
-                "train it again."
+                f"The model is for vectors of length {len(self.state.direct)}, the encoder {found!r} gives "
+                f"{encoder.dimension}; train it again."
             )
 
 

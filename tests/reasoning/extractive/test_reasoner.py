@@ -17,7 +17,8 @@ from langgraph_convcoa.reasoning.extractive.query import Query, make_query, stan
 from langgraph_convcoa.reasoning.extractive.quotes import choose_quotes
 from langgraph_convcoa.reasoning.extractive.reading import count_words
 from langgraph_convcoa.reasoning.extractive.reasoner import NOTHING, ExtractiveReasoner
-from langgraph_convcoa.reasoning.extractive.sentence_ranking import Candidate, SentenceEncoder, rank_sentences
+from langgraph_convcoa.reasoning.extractive.sentence_ranking import Candidate, rank_sentences
+from langgraph_convcoa.retrieval.encoders.base import Encoder
 from langgraph_convcoa.text.questions import answer_type
 from tests.fake_encoder import WordEncoder
 from tests.fakes import FixedRetriever, chain_item
@@ -326,9 +327,7 @@ def test_a_close_meaning_makes_up_for_words_that_the_passage_lacks() -> None:
 def test_a_refusal_ranks_its_evidence_once(monkeypatch: pytest.MonkeyPatch) -> None:
     ranked: list[str] = []
 
-    def count(
-        query: Query, evidence: Sequence[Document], encoder: SentenceEncoder | None, shares: Sequence[float]
-    ) -> list[Candidate]:
+    def count(query: Query, evidence: Sequence[Document], encoder: Encoder | None, shares: Sequence[float]) -> list[Candidate]:
         ranked.append(query.texts[0][0])
         return rank_sentences(query, evidence, encoder, shares)
 

@@ -94,20 +94,20 @@ def test_threads_that_want_the_same_value_make_it_once():
 def test_a_search_leaves_the_matrix_library_of_its_process_alone(monkeypatch):
     from threadpoolctl import threadpool_info
 
-    from langgraph_convcoa.retrieval.scoring import topk
-    from langgraph_convcoa.retrieval.scoring.patterns import Patterns
+    from langgraph_convcoa.retrieval import search
+    from langgraph_convcoa.retrieval.patterns import Patterns
 
-    monkeypatch.setattr(topk, "_WORTH_THREADS", 0)
+    monkeypatch.setattr(search, "_WORTH_THREADS", 0)
     seen: list[object] = []
-    plain = topk.first_pass
+    plain = search.upper_bounds
 
     def watched(*arguments):
         seen.append(threadpool_info())
         return plain(*arguments)
 
-    monkeypatch.setattr(topk, "first_pass", watched)
+    monkeypatch.setattr(search, "upper_bounds", watched)
     before = threadpool_info()
-    topk.search(Patterns(np.eye(4, dtype=np.float32), np.array([0, 2, 4])), np.ones((1, 4), dtype=np.float32), k=1)
+    search.top_k(Patterns(np.eye(4, dtype=np.float32), np.array([0, 2, 4])), np.ones((1, 4), dtype=np.float32), k=1)
     assert seen == [before]
 
 

@@ -8,7 +8,7 @@ from langgraph_convcoa.actions.knowledge import KnowledgeRetrieval
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.retrieval.graph.settings import GraphSettings
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
-from langgraph_convcoa.retrieval.searcher import FoundMetadata
+from langgraph_convcoa.retrieval.search import FoundMetadata
 from tests.retrieval.conftest import BagOfWords
 
 FILM = Document("Ed Wood is a film directed by Tim Burton about a director.", id="film", metadata={"title": "Ed Wood (film)"})

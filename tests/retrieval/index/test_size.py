@@ -9,9 +9,9 @@ from langchain_core.documents import Document
 
 from langgraph_convcoa.retrieval.index.index import Index, save_index
 from langgraph_convcoa.retrieval.memory_corpus import Memory, MemoryCorpus
+from langgraph_convcoa.retrieval.patterns import Patterns, encode_patterns
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
-from langgraph_convcoa.retrieval.scoring.patterns import Patterns, encode_patterns
-from langgraph_convcoa.retrieval.scoring.topk import search
+from langgraph_convcoa.retrieval.search import top_k
 from tests.bounds import kilobytes, run_python
 from tests.retrieval.conftest import BagOfWords
 
@@ -37,7 +37,7 @@ def measure(folder):
     before = kilobytes("VmRSS")
     Path("/proc/self/clear_refs").write_text("5")
     index = Index(folder)
-    search(index.snapshot().patterns, np.random.default_rng(1).standard_normal((32, DIMENSION), dtype=np.float32), k=100)
+    top_k(index.snapshot().patterns, np.random.default_rng(1).standard_normal((32, DIMENSION), dtype=np.float32), k=100)
     # Stop words alone: all scores are equal, and every set is scored in full.
     assert len(HopfieldRetriever(corpus=index, encoder=encoder, k=100).invoke("this and that")) == 100
     return (index.path / index.head.file).stat().st_size, (kilobytes("VmHWM") - before) * 1024

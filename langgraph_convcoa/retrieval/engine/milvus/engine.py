@@ -1,4 +1,4 @@
-"""Milvus as the engine of a corpus, and the connection to a server or file, with a time-out and errors in plain words."""
+"""Milvus as the engine of a corpus, on a server or in a file."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import json
 import logging
 import os
 import re
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -18,42 +17,45 @@ from urllib.parse import unquote, urlsplit
 
 import numpy as np
 
-from langgraph_convcoa.errors import InputError, RetrievalError, redact
+from langgraph_convcoa.errors import InputError, RetrievalError, first_line
+from langgraph_convcoa.retrieval.changes import batched
 from langgraph_convcoa.retrieval.encoders.base import Vectors
 from langgraph_convcoa.retrieval.engine.base import ServerEngine, Statistics, StoredPassage, end_of, numbered
 from langgraph_convcoa.retrieval.engine.milvus import rows as form
-from langgraph_convcoa.retrieval.engine.milvus.rows import Row, condition_of, key
+from langgraph_convcoa.retrieval.engine.milvus.rows import Row, condition_of, key, statement
 from langgraph_convcoa.retrieval.filters import Filter
 
 # Windows that are searched for each wanted passage, and Milvus's limit for one search.
 _WINDOWS, _MOST = 3, 16_384
 _LONGEST_VECTOR = 12_000
 _KEYS = 1_000
+# Rows of a message, and bytes of their text.
+_MOST_ROWS, _MOST_BYTES = 1_000, 16_000_000
 # Extra seconds for each written passage, and seconds for `settle`.
 _WRITING, _SETTLING = 0.05, 3_600.0
 # Schemes of addresses: a server, a server with TLS, a file.
 SCHEMES = ("milvus", "milvuss", "milvus+file")
-# A function that calls a method of the client by name, within the rest of a time-out.
+# A function that calls a method of the client for a kind of collection, within the rest of a time-out.
 Ask: TypeAlias = Callable[..., Any]
 
 _FORM = "milvus://user:password@host:19530/database?collection=NAME, or milvus+file:///folder/name.db?collection=NAME"
 # The client pings an idle connection every 10 s. milvus-lite takes three pings for an attack and closes it.
 _QUIET = {"grpc.keepalive_time_ms": 2**31 - 1, "grpc.keepalive_permit_without_calls": 0}
-_LATE = "{label} did not answer within {limit:g} s; it is too busy, or stopped."
+_LATE = "{name} did not answer within {limit:g} s; it is too busy, or stopped."
 # Patterns in the driver's errors, and the message for each pattern.
 _FAILURES = {
     r"unavailable|fail connecting|connection refused|connect failed": (
-        "{label} cannot be reached within {limit:g} s; see that the server runs, and the address."
+        "{name} cannot be reached within {limit:g} s; see that the server runs, and the address."
     ),
     r"deadline|timeout": _LATE,
     r"open local milvus failed": (
-        "{label} cannot be opened; see that its folder is there and that no other process has the file open: several "
+        "{name} cannot be opened; see that its folder is there and that no other process has the file open: several "
         "processes need a server."
     ),
     r"quota|limit exceeded|insufficient memory|no space|disk full": (
-        "{label} is full ({reason}); make room, and put the same again."
+        "{name} is full ({reason}); make room, and put the same again."
     ),
-    r"auth|permission|privilege": "{label} refuses the user, the password or the right to do this; see the address.",
+    r"auth|permission|privilege": "{name} refuses the user, the password or the right to do this; see the address.",
 }
 
 
@@ -73,103 +75,112 @@ class MilvusEngine(ServerEngine):
         timeout: Seconds until an answer; writing may take 0.05 s more for each passage. `settle` has an hour.
     """
 
-    version = 2
+    version = 3
     variables = ("MILVUS_TOKEN",)
 
     def __init__(self, address: str, *, collection: str, tenant: str = "default", timeout: float = 10.0) -> None:
         super().__init__("Milvus", address, collection, tenant, timeout)
-        self._connections: Connections = Connections(address, timeout=self.timeout, label=self.name)
-        self._names = {kind: f"convcoa_{collection}_{kind}" for kind in ("passages", "windows")}
+        self._address, self._settings = address, _settings(address)
+        self._file = not self._settings["uri"].startswith("http")
+        if find_spec("pymilvus") is None or (self._file and find_spec("milvus_lite") is None):
+            raise RetrievalError('Milvus needs the extra milvus: pip install "langgraph-convcoa[milvus]"')
         self._whose = key("tenant", tenant)
+        self._clients: dict[int, Any] = {}  # A `MilvusClient` for each process: a fork cannot use its parent's.
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return partial(type(self), collection=self.collection, tenant=self.tenant, timeout=self.timeout), (self._address,)
 
     def search(self, vectors: Vectors, k: int, condition: Filter | None = None) -> list[list[str]]:
-        where, ask = self._where(condition_of(condition)), self._connections.asking()
+        where, ask = self._where(condition_of(condition)), self._asking()
         return [self._near(ask, vector, k, where) for vector in np.asarray(vectors, dtype=np.float32).tolist()]
 
     def words(self, weights: Mapping[str, float], mean_length: float, k: int, condition: Filter | None = None) -> list[str]:
-        where, ask = self._where(condition_of(condition)), self._connections.asking()
+        where, ask = self._where(condition_of(condition)), self._asking()
         return self._named(ask, "passages", "words", form.word_vector(weights), min(k, _MOST), where) if weights else []
 
     def patterns(self, ids: Sequence[str]) -> list[StoredPassage]:
-        keys = {key(self._whose, name): name for name in ids}
-        rows = self._rows("key", [*keys], ["key", "content"])
-        found = {keys[row["key"]]: form.stored_of(row) for row in rows}
+        found = {name: form.stored_of(row) for name, row in self._rows(self._asking(), "key", ids, "content")}
         return [found[name] for name in dict.fromkeys(ids) if name in found]
 
     def parts(self, documents: Sequence[str]) -> dict[str, list[str]]:
-        keys = {key(self._whose, name): name for name in documents}
         found: dict[str, list[str]] = {}
-        for row in sorted(self._rows("document", [*keys], ["document", "part", "id"]), key=lambda row: row["part"]):
-            found.setdefault(keys[row["document"]], []).append(row["id"])
+        rows = self._rows(self._asking(), "document", documents, "part", "id")
+        for name, row in sorted(rows, key=lambda pair: pair[1]["part"]):
+            found.setdefault(name, []).append(row["id"])
         return found
 
     def digests(self, documents: Sequence[str]) -> dict[str, bytes]:
-        keys = {key(self._whose, name): name for name in documents}
-        rows = self._rows("document", [*keys], ["document", "digest"], " and part == 1")
-        return {keys[row["document"]]: bytes.fromhex(row["digest"]) for row in rows}
+        rows = self._rows(self._asking(), "document", documents, "digest", where="part == 1")
+        return {name: bytes.fromhex(row["digest"]) for name, row in rows}
 
     def put(self, passages: Sequence[StoredPassage]) -> None:
         if not passages:
             return
         made = [form.rows_of(self._whose, part, passage) for part, passage in numbered(passages)]
         rows, windows = [row for row, _ in made], [window for _, own in made for window in own]
-        ask = self._writing(len(passages))
+        ask = self._asking(_WRITING * len(passages))
         self._check_open(ask)
-        keys, documents = {row["key"] for row in rows}, {row["document"] for row in rows}
-        there = self._rows("key", [*keys], ["document"], ask=ask)
-        if len(keys) < len(passages) or any(row["document"] not in documents for row in there):
+        ids, documents = {passage.id for passage in passages}, {row["document"] for row in rows}
+        there = self._rows(ask, "key", ids, "document")
+        if len(ids) < len(passages) or any(row["document"] not in documents for _, row in there):
             raise self._taken()
         self._remove(ask, {passage.document for passage in passages})
         first, others = ([row for row in rows if (row["part"] == 1) is one] for one in (True, False))
         for kind, written in (("passages", others), ("windows", windows), ("passages", first)):
-            for message in form.messages(written):
-                ask("upsert", self._names[kind], message)
+            for message in batched(written, _MOST_ROWS, _MOST_BYTES, lambda row: len(str(row).encode())):
+                ask("upsert", kind, message)
 
     def settle(self) -> None:
-        ask = self._connections.asking(_SETTLING)
-        for name in self._names.values():
-            ask("flush", name)
+        ask = self._asking(_SETTLING)
+        for kind in form.KINDS:
+            ask("flush", kind)
 
     def delete(self, documents: Sequence[str]) -> None:
         if documents:
-            self._remove(self._writing(len(documents)), documents)
+            self._remove(self._asking(_WRITING * len(documents)), documents)
 
     def statistics(self, terms: Iterable[str]) -> Statistics:
-        ask, filled, asked = self._connections.asking(), self._where("length > 0"), [*dict.fromkeys(terms)]
-        counts = self._counts(ask, [*map(form.term_hash, asked)])
-        lengths = ask("query", self._names["passages"], filter=filled, output_fields=["length"], limit=_MOST)
+        ask, filled, asked = self._asking(), self._where("length > 0"), [*dict.fromkeys(terms)]
+        counts = self._counts(ask, [*map(statement, asked)])
+        lengths = ask("query", "passages", filter=filled, output_fields=["length"], limit=_MOST)
         mean = sum(row["length"] for row in lengths) / max(len(lengths), 1)
         return Statistics(self._count(ask, filled), mean, {term: n for term, n in zip(asked, counts, strict=True) if n})
 
     def count(self) -> int:
-        ask = self._connections.asking()
-        return self._count(ask, self._where(None)) if ask("has_collection", self._names["passages"]) else 0
+        ask = self._asking()
+        return self._count(ask, self._where()) if ask("has_collection", "passages") else 0
 
-    def _where(self, condition: str | None) -> str:
-        """An expression for the tenant and the condition."""
-        return f'tenant == "{self._whose}"' + ("" if condition is None else f" and ({condition})")
-
-    def _writing(self, passages: int) -> Ask:
-        return self._connections.asking(self.timeout + _WRITING * passages)
+    def _where(self, *conditions: str | None) -> str:
+        """An expression for the tenant and the conditions."""
+        return " and ".join([f'tenant == "{self._whose}"', *filter(None, conditions)])
 
     def _prepared(self, dimension: int, encoder: str, create: bool) -> bool:
-        ask = self._connections.asking()
+        ask = self._asking()
         if not self._checked(ask, dimension, encoder):
             if not create:
                 return False
+            if not 2 <= dimension <= _LONGEST_VECTOR:
+                raise InputError(f"Milvus holds vectors of 2 to {_LONGEST_VECTOR:,} numbers here, not {dimension}.")
             # The indexes of an empty collection take time too.
-            ask = self._writing(200)
-            self._create(ask, dimension, encoder)
+            ask, head = self._asking(_WRITING * 200), json.dumps([self.version, dimension, encoder])
+            # `_found` looks for the collection of passages, so that is made last.
+            for kind in form.KINDS:
+                try:
+                    ask("create_collection", kind, **form.definition(kind, dimension, head, file=self._file))
+                except RetrievalError:
+                    # Another process may have made it with other settings.
+                    if not ask("has_collection", kind):
+                        raise
             self._checked(ask, dimension, encoder)
         # Necessary after a restart, or if the process that made the collection was killed.
-        for name in self._names.values():
-            ask("load_collection", name)
+        for kind in form.KINDS:
+            ask("load_collection", kind)
         return True
 
     def _found(self, server: Ask) -> tuple[int, int, str] | None:
-        if not server("has_collection", self._names["passages"]):
+        if not server("has_collection", "passages"):
             return None
-        about = server("describe_collection", self._names["passages"])
+        about = server("describe_collection", "passages")
         try:
             # milvus-lite keeps the properties only.
             version, length, name = json.loads(about.get("properties", {}).get("convcoa.head") or about.get("description", ""))
@@ -177,138 +188,98 @@ class MilvusEngine(ServerEngine):
         except (TypeError, ValueError):
             raise RetrievalError(f"{self.name} was not made by this library; name another collection.") from None
 
-    def _create(self, ask: Ask, dimension: int, encoder: str) -> None:
-        if not 2 <= dimension <= _LONGEST_VECTOR:
-            raise InputError(f"Milvus holds vectors of 2 to {_LONGEST_VECTOR:,} numbers here, not {dimension}.")
-        made = form.definitions(dimension, json.dumps([self.version, dimension, encoder]), file=self._connections.file)
-        # `_found` looks for the collection of passages, so that is made last.
-        for kind in ("windows", "passages"):
-            try:
-                ask("create_collection", self._names[kind], **made[kind])
-            except RetrievalError:
-                # Another process may have made it with other settings.
-                if not ask("has_collection", self._names[kind]):
-                    raise
-
     def _near(self, ask: Ask, vector: list[float], k: int, where: str) -> list[str]:
         wanted = min(_WINDOWS * k, _MOST)
         while True:
-            hits = self._named(ask, "windows", "vector", vector, wanted, where)
+            hits = self._named(ask, "windows", "vector", vector, wanted, where, ef=min(max(2 * wanted, 100), 32_768))
             found = list(dict.fromkeys(hits))
             # Many windows of a few passages may have filled the result.
             if len(found) >= k or len(hits) < wanted or wanted == _MOST:
                 return found[:k]
             wanted = min(4 * wanted, _MOST)
 
-    def _named(self, ask: Ask, kind: str, field: str, vector: object, limit: int, where: str) -> list[str]:
+    def _named(self, ask: Ask, kind: str, field: str, vector: object, limit: int, where: str, **breadth: int) -> list[str]:
         """The passages' ids in the rows with the greatest products."""
-        breadth = {"params": {"ef": min(max(2 * limit, 100), 32_768)}} if kind == "windows" else {}
-        options = {"search_params": {"metric_type": "IP", **breadth}, "output_fields": ["id"]}
-        [hits] = ask("search", self._names[kind], data=[vector], anns_field=field, filter=where, limit=limit, **options)
+        options = {"search_params": {"metric_type": "IP", "params": breadth}, "output_fields": ["id"]}
+        [hits] = ask("search", kind, data=[vector], anns_field=field, filter=where, limit=limit, **options)
         return [hit["entity"]["id"] for hit in hits]
 
-    def _rows(self, field: str, values: Sequence[str], fields: list[str], more: str = "", ask: Ask | None = None) -> list[Row]:
-        """The rows of passages whose `field` is one of `values`."""
-        ask, name = ask or self._connections.asking(), self._names["passages"]
-        wheres = self._among(field, values, more)
-        return [row for where in wheres for row in ask("query", name, filter=where, output_fields=fields)]
+    def _rows(self, ask: Ask, field: str, names: Iterable[str], *fields: str, where: str = "") -> Iterator[tuple[str, Row]]:
+        """The rows of passages (`key`) or of documents (`document`), each with its name."""
+        keys = {key(self._whose, name): name for name in names}
+        for one in self._among(field, keys, where):
+            for row in ask("query", "passages", filter=one, output_fields=[field, *fields]):
+                yield keys[row[field]], row
 
-    def _among(self, field: str, values: Sequence[str], more: str = "") -> Iterator[str]:
-        for start in range(0, len(values), _KEYS):
-            listed = ", ".join(f'"{value}"' for value in values[start : start + _KEYS])
-            yield f"{self._where(None)} and {field} in [{listed}]{more}"
+    def _among(self, field: str, keys: Iterable[str], where: str = "") -> Iterator[str]:
+        """Expressions for the rows with these keys."""
+        for part in batched(keys, _KEYS):
+            listed = ", ".join(f'"{one}"' for one in part)
+            yield self._where(f"{field} in [{listed}]", where)
 
     def _remove(self, ask: Ask, documents: Iterable[str]) -> None:
         """Delete all rows of documents, the rows with the digests first."""
         keys = [key(self._whose, name) for name in documents]
-        for kind, more in (("passages", " and part == 1"), ("windows", ""), ("passages", "")):
-            for where in self._among("document", keys, more):
-                ask("delete", self._names[kind], filter=where)
+        for kind, first in (("passages", "part == 1"), ("windows", ""), ("passages", "")):
+            for where in self._among("document", keys, first):
+                ask("delete", kind, filter=where)
 
     def _count(self, ask: Ask, where: str) -> int:
-        [row] = ask("query", self._names["passages"], filter=where, output_fields=["count(*)"])
+        [row] = ask("query", "passages", filter=where, output_fields=["count(*)"])
         return int(row["count(*)"])
 
     def _counts(self, ask: Ask, terms: Sequence[str]) -> list[int]:
         """The number of passages with each of these hashed words."""
-        if self._connections.file:
+        if self._file:
             # milvus-lite reads all rows for each count.
-            rows = ask("query", self._names["passages"], filter=self._where(None), output_fields=["terms"])
-            every = Counter(term for row in rows for term in row["terms"])
+            rows = ask("query", "passages", filter=self._where("length > 0"), output_fields=["facts"])
+            every = Counter(fact for row in rows for fact in row["facts"])
             return [every[term] for term in terms]
         with ThreadPoolExecutor(8) as pool:
-            return [*pool.map(lambda term: self._count(ask, self._where(f'array_contains(terms, "{term}")')), terms)]
+            return [*pool.map(lambda term: self._count(ask, self._where(f'array_contains(facts, "{term}")')), terms)]
 
+    def close(self) -> None:
+        if (client := self._clients.pop(os.getpid(), None)) is not None:
+            client.close()
 
-class Connections:
-    """Calls one server within a time-out. Each process makes its own client at its first call."""
+    def _asking(self, more: float = 0) -> Ask:
+        """A function that calls the client, with a time-out that starts now and may have more seconds."""
+        limit = self.timeout + more
+        return partial(self._ask, limit, end_of(limit))
 
-    def __init__(self, address: str, *, timeout: float, label: str) -> None:
-        self.timeout, self.label, self._address = timeout, label, address
-        self.settings = _settings(address)
-        self.file = not self.settings["uri"].startswith("http")
-        if find_spec("pymilvus") is None or (self.file and find_spec("milvus_lite") is None):
-            raise RetrievalError('Milvus needs the extra milvus: pip install "langgraph-convcoa[milvus]"')
-        self._clear()
-
-    def _clear(self) -> None:
-        self._client: Any = None  # A `MilvusClient`.
-        self._guard, self._process = threading.Lock(), os.getpid()
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return partial(type(self), self._address, timeout=self.timeout, label=self.label), ()
-
-    def asking(self, timeout: float | None = None) -> Ask:
-        """A function that calls the server, with a time-out that starts now."""
-        limit = self.timeout if timeout is None else timeout
-        return partial(self.ask, limit, end_of(limit))
-
-    def ask(self, limit: float, end: float, method: str, /, *arguments: Any, **named: Any) -> Any:
-        """Call a method of the client, which must end by `end`, and return its result."""
+    def _ask(self, limit: float, end: float, method: str, kind: str, /, *arguments: Any, **named: Any) -> Any:
+        """Call a method of the client for the collection of a kind, which must end by `end`."""
         import grpc
         from pymilvus.exceptions import MilvusException
 
         try:
-            client = self._connected(end)
-            left = end - time.monotonic()
-            if left <= 0:
-                raise RetrievalError(_LATE.format(label=self.label, limit=limit))
-            return getattr(client, method)(*arguments, timeout=left, **named)
+            call = getattr(self._client(end), method)
+            left = max(0.001, end - time.monotonic())
+            return call(f"convcoa_{self.collection}_{kind}", *arguments, timeout=left, **named)
         except (MilvusException, grpc.RpcError, ValueError) as error:
-            raise self._worded(error, limit, end) from None
+            token = self._settings.get("token", "")
+            # The first line has the reason; a retry wraps it.
+            line = first_line(error, {token, token.partition(":")[2]})
+            reason = line.rpartition("message=")[2].rstrip(".)>")
+            other = _LATE if time.monotonic() >= end else f"{{name}} failed: {type(error).__name__}: {{reason}}."
+            said = next((said for words, said in _FAILURES.items() if re.search(words, str(error).lower())), other)
+            raise RetrievalError(said.format(name=self.name, limit=limit, reason=reason)) from None
 
-    def close(self) -> None:
-        """Close the client; a later call makes a new one."""
-        with self._guard:
-            client, self._client = self._client, None
-        if client is not None:
-            client.close()
-
-    def _connected(self, end: float) -> Any:
+    def _client(self, end: float) -> Any:
         """The client of this process, which must connect by `end`."""
+        if (client := self._clients.get(os.getpid())) is not None:
+            return client
         from pymilvus import MilvusClient
 
         # Errors are raised. The loggers would also write them, with the text of the question.
-        for name in ("pymilvus", *(["grpc._server"] if self.file else [])):
+        for name in ("pymilvus", *(["grpc._server"] if self._file else [])):
             logging.getLogger(name).setLevel(logging.CRITICAL)
-        if self._process != os.getpid():
-            # After a fork the client is the parent's.
-            self._clear()
-        with self._guard:
-            if self._client is None:
-                left, quiet = max(0.1, end - time.monotonic()), _QUIET if self.file else {}
-                self._client = MilvusClient(**self.settings, dedicated=True, timeout=left, grpc_options=quiet)
-            return self._client
-
-    def _worded(self, error: Exception, limit: float, end: float) -> RetrievalError:
-        text = str(getattr(error, "message", "") or error).strip()
-        # The first line has the reason; a retry wraps it.
-        line = (text.splitlines() or [type(error).__name__])[0].rpartition("message=")[2]
-        token = self.settings.get("token", "")
-        reason = redact(line, {token, token.partition(":")[2]})[:200].rstrip(".")
-        late = _LATE if time.monotonic() >= end else f"{{label}} failed: {type(error).__name__}: {{reason}}."
-        said = next((said for words, said in _FAILURES.items() if re.search(words, text.lower())), late)
-        return RetrievalError(said.format(label=self.label, limit=limit, reason=reason))
+        left, quiet = max(0.1, end - time.monotonic()), _QUIET if self._file else {}
+        made = MilvusClient(**self._settings, dedicated=True, timeout=left, grpc_options=quiet)
+        # Another thread may have made one meanwhile.
+        if (client := self._clients.setdefault(os.getpid(), made)) is not made:
+            made.close()
+        return client
 
 
 def _settings(address: str) -> dict[str, str]:

@@ -11,27 +11,26 @@ import base64
 import hashlib
 import json
 import math
-import struct
-import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from numbers import Integral, Real
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.retrieval.engine.base import USUAL_LENGTH, EngineConditions, StoredPassage, check_text, search_vectors
+from langgraph_convcoa.retrieval.engine.base import USUAL_LENGTH, EngineConditions, StoredPassage, search_vectors
 from langgraph_convcoa.retrieval.filters import Filter
 from langgraph_convcoa.retrieval.hybrid.bm25 import saturation
 
 # Milvus's limits: bytes of a text, entries of an array. A piece of 16,000 characters never exceeds the first limit.
 _LONGEST_TEXT, _MOST_ENTRIES, _PIECE = 65_535, 4_096, 16_000
-_LIMITED = {"facts": "entries in its metadata", "terms": "words", "content": "characters and windows"}
 _DIGITS = 32
-_MOST_ROWS, _MOST_BYTES = 1_000, 16_000_000
+_REVERSED = str.maketrans("0123456789abcdef", "fedcba9876543210")
 _BYTES = ["abcdefghijklmnop"[byte >> 4] + "ABCDEFGHIJKLMNOP"[byte & 15] for byte in range(256)]
 
 Row = dict[str, Any]
+KINDS = ("windows", "passages")  # Kinds of collections.
 
 
 def key(*parts: str | int, size: int = _DIGITS // 2) -> str:
@@ -39,16 +38,15 @@ def key(*parts: str | int, size: int = _DIGITS // 2) -> str:
     return hashlib.blake2b(json.dumps(parts).encode(), digest_size=size).hexdigest()
 
 
-def term_hash(term: str) -> str:
-    """A word among the terms of a passage: 64 bits of its hash, in hexadecimal."""
-    return hashlib.blake2b(term.encode(), digest_size=8).hexdigest()
+# The hash of a passage's word, or of a statement about metadata.
+statement = partial(key, size=8)
 
 
 def word_vector(terms: Mapping[str, float]) -> dict[int, float]:
     """Words with their weights as a sparse vector; it has 4 billion places, and two words may share a place."""
     vector: dict[int, float] = {}
     for term, weight in terms.items():
-        place = int(term_hash(term), 16) % (2**32 - 2) + 1
+        place = int(statement(term), 16) % (2**32 - 2) + 1
         vector[place] = vector.get(place, 0.0) + float(weight)
     return vector
 
@@ -60,21 +58,21 @@ def rows_of(tenant: str, part: int, passage: StoredPassage) -> tuple[Row, list[R
     vectors = base64.b64encode(np.asarray(passage.vectors, dtype="<f4").tobytes()).decode()
     content = [passage.id, passage.document, passage.text, metadata, passage.spans, terms, vectors, passage.digest.hex()]
     written = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
-    shared = {"tenant": tenant, "document": key(tenant, passage.document), "part": part, "id": passage.id}
+    shared: Row = {"tenant": tenant, "document": key(tenant, passage.document), "part": part, "id": passage.id}
     shared |= {"facts": facts_of(metadata), "ordered": ordered_of(metadata)}
     row: Row = {
         **shared,
         "key": key(tenant, passage.id),
+        "facts": [*shared["facts"], *map(statement, terms)],
         # Milvus refuses an empty sparse vector; no word has place 0.
         "words": {0: 1e-6, **word_vector({term: saturation(n, length, USUAL_LENGTH) for term, n in terms.items()})},
-        "terms": [*map(term_hash, terms)],
         "length": length,
         "content": [written[start : start + _PIECE] for start in range(0, len(written), _PIECE)],
         "digest": passage.digest.hex(),
     }
-    for name, what in _LIMITED.items():
-        if len(row[name]) > _MOST_ENTRIES:
-            raise InputError(f"The passage {passage.id!r:.80} has too many {what} for Milvus; split or shorten it.")
+    if len(row["facts"]) > _MOST_ENTRIES:
+        what = "too many entries in its metadata, or too many words"
+        raise InputError(f"The passage {passage.id!r:.80} has {what}, for Milvus; split or shorten it.")
     if len(json.dumps(row["ordered"])) > _LONGEST_TEXT:
         raise InputError(
             f"The texts in the metadata of the passage {passage.id!r:.80} are too long for Milvus, which holds about 32,000 "
@@ -92,86 +90,56 @@ def stored_of(row: Mapping[str, Any]) -> StoredPassage:
     return StoredPassage(name, document, text, metadata, places, vectors, terms, bytes.fromhex(digest))
 
 
-def messages(rows: Sequence[Row]) -> Iterator[list[Row]]:
-    """Rows in batches within Milvus's limits for a message."""
-    batch: list[Row] = []
-    size = 0
-    for row in rows:
-        own = len(json.dumps(row, ensure_ascii=False).encode())
-        if batch and (len(batch) == _MOST_ROWS or size + own > _MOST_BYTES):
-            yield batch
-            batch, size = [], 0
-        batch.append(row)
-        size += own
-    if batch:
-        yield batch
-
-
-def definitions(dimension: int, head: str, *, file: bool) -> dict[str, dict[str, Any]]:
-    """The collections of passages and windows as arguments of `create_collection`; `head` is their description."""
+def definition(kind: str, dimension: int, head: str, *, file: bool) -> dict[str, Any]:
+    """A collection of passages or windows as arguments of `create_collection`; `head` is its description."""
     from pymilvus import DataType, MilvusClient
 
     short, long = {"max_length": _DIGITS}, {"max_length": _LONGEST_TEXT}
     texts = {"element_type": DataType.VARCHAR, "max_capacity": _MOST_ENTRIES}
-    shared: dict[str, tuple[DataType, dict[str, Any]]] = {
-        "key": (DataType.VARCHAR, {"is_primary": True, **short}),
-        "tenant": (DataType.VARCHAR, {"is_partition_key": True, **short}),
-        "document": (DataType.VARCHAR, short),
-        "part": (DataType.INT64, {}),
-        "id": (DataType.VARCHAR, long),
-        "facts": (DataType.ARRAY, {**texts, "max_length": 16}),
-        "ordered": (DataType.JSON, {}),
-    }
-    passages = {
-        "words": (DataType.SPARSE_FLOAT_VECTOR, {}),
-        "terms": (DataType.ARRAY, {**texts, "max_length": 16}),
-        "length": (DataType.INT64, {}),
-        "content": (DataType.ARRAY, {**texts, **long}),
-        "digest": (DataType.VARCHAR, long),
-    }
-    near = {"index_type": "FLAT"} if file else {"index_type": "HNSW", "params": {"M": 16, "efConstruction": 200}}
-    kinds = {
-        "passages": ("words", {"index_type": "SPARSE_INVERTED_INDEX"}, passages, ["document", "terms", "facts"]),
-        "windows": ("vector", near, {"vector": (DataType.FLOAT_VECTOR, {"dim": dimension})}, ["document", "facts"]),
-    }
-    made = {}
-    for kind, (vector, index, own, scalars) in kinds.items():
-        schema = MilvusClient.create_schema(auto_id=False, enable_dynamic_field=False, description=head)
-        for name, (of, options) in {**shared, **own}.items():
-            schema.add_field(name, of, **options)
-        indexes = MilvusClient.prepare_index_params()
-        indexes.add_index(vector, metric_type="IP", **index)
-        # milvus-lite has no inverted index of arrays.
-        for name in scalars[:1] if file else scalars:
-            indexes.add_index(name, index_type="INVERTED")
-        properties = {"consistency_level": "Strong", "properties": {"convcoa.head": head}}
-        made[kind] = {"schema": schema, "index_params": indexes, **properties}
-    return made
+    schema = MilvusClient.create_schema(auto_id=False, enable_dynamic_field=False, description=head)
+    schema.add_field("key", DataType.VARCHAR, is_primary=True, **short)
+    schema.add_field("tenant", DataType.VARCHAR, is_partition_key=True, **short)
+    schema.add_field("document", DataType.VARCHAR, **short)
+    schema.add_field("part", DataType.INT64)
+    schema.add_field("id", DataType.VARCHAR, **long)
+    schema.add_field("facts", DataType.ARRAY, **texts, max_length=16)
+    schema.add_field("ordered", DataType.JSON)
+    indexes = MilvusClient.prepare_index_params()
+    if kind == "windows":
+        near = {"index_type": "FLAT"} if file else {"index_type": "HNSW", "params": {"M": 16, "efConstruction": 200}}
+        schema.add_field("vector", DataType.FLOAT_VECTOR, dim=dimension)
+        indexes.add_index("vector", metric_type="IP", **near)
+    else:
+        schema.add_field("words", DataType.SPARSE_FLOAT_VECTOR)
+        schema.add_field("length", DataType.INT64)
+        schema.add_field("content", DataType.ARRAY, **texts, **long)
+        schema.add_field("digest", DataType.VARCHAR, **long)
+        indexes.add_index("words", metric_type="IP", index_type="SPARSE_INVERTED_INDEX")
+    # milvus-lite has no inverted index of arrays.
+    for name in ["document"] if file else ["document", "facts"]:
+        indexes.add_index(name, index_type="INVERTED")
+    kept = {"consistency_level": "Strong", "properties": {"convcoa.head": head}}
+    return {"schema": schema, "index_params": indexes, **kept}
 
 
 def facts_of(metadata: Mapping[str, Any]) -> list[str]:
     """The hashes of the statements that are true of metadata."""
     found: list[str] = []
     for name, value in metadata.items():
-        found.append(_hash("has", name))
+        found.append(statement("has", name))
         if value is not None:
-            found += [_hash("some", name), _hash("is", name, _written(value))]
+            found += [statement("some", name), statement("is", name, _written(value))]
         if isinstance(value, str):
-            found.append(_hash("text", name))
+            found.append(statement("text", name))
         if isinstance(value, list):
-            found += [_hash("holds", name, _written(entry)) for entry in value]
+            found += [statement("holds", name, _written(entry)) for entry in value]
     return [*dict.fromkeys(found)]
 
 
 def ordered_of(metadata: Mapping[str, Any]) -> dict[str, str]:
-    """The numbers and texts of metadata as texts with the same order; InputError for a number beyond float64."""
+    """The numbers and texts of metadata as texts with the same order."""
     kept = {name: value for name, value in metadata.items() if type(value) in (str, int, float)}
-    for name, value in kept.items():
-        if type(value) is int and abs(value) > sys.float_info.max:
-            raise InputError(
-                f"The metadata {name!r:.80} is a number beyond 1.8e308, which Milvus does not order; write it as text."
-            )
-    return {f"k{_hash(name)}": _sortable(value) for name, value in kept.items()}
+    return {f"k{statement(name)}": _sortable(value) for name, value in kept.items()}
 
 
 class Condition(NamedTuple):
@@ -192,8 +160,6 @@ def condition_of(filter: Filter | None) -> str | None:
 
 class _Expressions(EngineConditions[Condition]):
     def all(self, parts: Sequence[Condition]) -> Condition:
-        if len(parts) == 1:
-            return parts[0]
         true, false = " and ".join(part.true for part in parts), " or ".join(part.false for part in parts)
         return Condition(f"({true or 'part >= 0'})", f"({false or 'part < 0'})")
 
@@ -201,19 +167,19 @@ class _Expressions(EngineConditions[Condition]):
         return Condition(part.false, part.true)
 
     def exists(self, name: str) -> Condition:
-        return _fact(_hash("has", name))
+        return _fact(statement("has", name))
 
     def among(self, name: str, values: Sequence[Any]) -> Condition:
-        known = [_hash("is", name, _written(value)) for value in values if value is not None]
-        missing = [self.negated(_fact(_hash("some", name)))] if any(value is None for value in values) else []
+        known = [statement("is", name, _written(value)) for value in values if value is not None]
+        missing = [self.negated(_fact(statement("some", name)))] if any(value is None for value in values) else []
         return self.any([*([_fact(*known)] if known else []), *missing])
 
     def contains(self, name: str, wanted: Any) -> Condition:
-        parts = [_fact(_hash("holds", name, _written(wanted)))]
+        parts = [_fact(statement("holds", name, _written(wanted)))]
         if isinstance(wanted, str):
-            within, text = f'({_value(name)} like "t%{_spelled(wanted)}%")', _fact(_hash("text", name))
-            # For a value that is no text, Milvus may find neither this nor its negation true.
-            parts.append(Condition(f"({text.true} and {within})", f"({text.false} or not {within})"))
+            # For a value that is no text, Milvus may find neither `within` nor its negation true.
+            within = f'({_value(name)} like "t%{_spelled(wanted)}%")'
+            parts.append(self.all([_fact(statement("text", name)), Condition(within, f"not {within}")]))
         return self.any(parts)
 
     def ordered(self, name: str, word: str, bound: Any) -> Condition:
@@ -222,7 +188,7 @@ class _Expressions(EngineConditions[Condition]):
         over, under = (">", "<=") if word in ("$gt", "$lte") else (">=", "<")
         ranges = f'({value} {over} "{edge}" and {value} < "{above}")', f'({value} >= "{kind}" and {value} {under} "{edge}")'
         true, other = ranges if word in ("$gt", "$gte") else ranges[::-1]
-        return Condition(true, f"({_fact(_hash('some', name)).false} or {other})")
+        return Condition(true, f"({_fact(statement('some', name)).false} or {other})")
 
 
 def _fact(*hashes: str) -> Condition:
@@ -235,14 +201,10 @@ def _fact(*hashes: str) -> Condition:
 def _written(value: Any) -> str:
     """A value as text, the same for values that are equal in Python (1, 1.0 and True). Values other than JSON become "?"."""
     match value:
-        case None:
-            return "null"
-        case str():
-            check_text(value, "filter")
+        case None | str():
             return json.dumps(value)
-        case Real() if isinstance(value, Integral) or math.isfinite(value):
-            number = int(value) if isinstance(value, Integral) else float(value)
-            return hex(int(number)) if number == int(number) else float(number).hex()
+        case Real() if value == value:
+            return _sortable(value)
         case list():
             return "[" + ",".join(map(_written, value)) + "]"
         case Mapping() if all(isinstance(name, str) for name in value):
@@ -255,15 +217,16 @@ def _sortable(value: Any) -> str:
     if isinstance(value, str):
         return "t" + _spelled(value)
     exact = int(value) if isinstance(value, Integral) else float(value)
-    within = abs(exact) <= sys.float_info.max
-    near = float(exact) if within else math.inf if exact > 0 else -math.inf
-    if within and near > exact:
-        near = math.nextafter(near, -math.inf)
-    [bits] = struct.unpack(">Q", struct.pack(">d", near or 0.0))
-    bits ^= 2**64 - 1 if bits >> 63 else 2**63
-    # An integer that float64 lacks comes after the nearest float below it.
-    rest = f"{exact - int(near):x}" if isinstance(exact, int) and within and near != exact else ""
-    return f"n{bits:016x}" + (f"{len(rest):03x}{rest}" if rest else "")
+    if exact in (math.inf, -math.inf):
+        return "n3" if exact > 0 else "n"
+    numerator, denominator = exact.as_integer_ratio()
+    size = abs(numerator)
+    exponent = size.bit_length() - denominator.bit_length()
+    # The exponent of 2, then the binary digits from the first 1 on.
+    digits = f"{exponent + 2_000:04x}" + f"{size << -size.bit_length() % 4:x}".rstrip("0")
+    if exact < 0:
+        return "n0" + digits.translate(_REVERSED) + "g"
+    return f"n2{digits}" if exact else "n1"
 
 
 def _spelled(text: str) -> str:
@@ -272,8 +235,4 @@ def _spelled(text: str) -> str:
 
 
 def _value(name: str) -> str:
-    return f'ordered["k{_hash(name)}"]'
-
-
-def _hash(*parts: str) -> str:
-    return key(*parts, size=8)
+    return f'ordered["k{statement(name)}"]'

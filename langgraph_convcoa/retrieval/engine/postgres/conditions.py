@@ -10,7 +10,7 @@ from numbers import Integral, Real
 from typing import Any, NamedTuple
 
 from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.retrieval.engine.base import EngineConditions, check_text
+from langgraph_convcoa.retrieval.engine.base import EngineConditions
 from langgraph_convcoa.retrieval.filters import Filter
 
 _ORDER = {"$gt": ">", "$gte": ">=", "$lt": "<", "$lte": "<="}
@@ -104,7 +104,6 @@ def _all_forms(value: Any) -> Iterator[Any]:
         case None:
             yield None
         case str():
-            check_text(value, "filter")
             yield value
         case Real():
             if not math.isfinite(value):
@@ -115,8 +114,6 @@ def _all_forms(value: Any) -> Iterator[Any]:
         case list():
             yield from map(list, itertools.product(*map(_forms, value)))
         case Mapping() if all(isinstance(name, str) for name in value):
-            for name in value:
-                check_text(name, "filter")
             for parts in itertools.product(*map(_forms, value.values())):
                 yield dict(zip(value, parts, strict=True))
 

@@ -12,8 +12,7 @@ from pymilvus.exceptions import MilvusException
 
 from langgraph_convcoa.errors import InputError, RetrievalError
 from langgraph_convcoa.retrieval.engine.choose import open_engine
-from langgraph_convcoa.retrieval.engine.milvus.engine import Connections, MilvusEngine
-from langgraph_convcoa.retrieval.engine.milvus.rows import messages, rows_of
+from langgraph_convcoa.retrieval.engine.milvus.engine import MilvusEngine
 from tests.bounds import SECONDS, run_python
 from tests.retrieval.engine.test_protocol import DIMENSION, axis, contents, passage
 
@@ -36,9 +35,9 @@ def test_killed_between_any_two_writes_and_put_again_nothing_is_left_and_no_half
     new = [passage("x", "x", words="new one", axis=4, lang="en"), passage("x#2", "x", words="new two", axis=5)]
     engine.put(new)
     whole = contents(engine, ["x"])
-    ask, steps = Connections.ask, 0
+    ask, steps = MilvusEngine._ask, 0
 
-    def killed(self: Connections, limit: float, end: float, method: str, /, *arguments: Any, **named: Any) -> Any:
+    def killed(self: MilvusEngine, limit: float, end: float, method: str, /, *arguments: Any, **named: Any) -> Any:
         nonlocal left
         if method in ("upsert", "delete"):
             left -= 1
@@ -50,7 +49,7 @@ def test_killed_between_any_two_writes_and_put_again_nothing_is_left_and_no_half
         engine.put(old)
         left = steps
         with monkeypatch.context() as patch:
-            patch.setattr(Connections, "ask", killed)
+            patch.setattr(MilvusEngine, "_ask", killed)
             try:
                 engine.put(new)
                 break
@@ -72,17 +71,28 @@ def test_killed_between_any_two_writes_and_put_again_nothing_is_left_and_no_half
     engine.delete(["x"])
 
 
-def test_messages_are_bounded_in_bytes_whatever_the_script_and_where_the_texts_are(monkeypatch):
-    monkeypatch.setattr("langgraph_convcoa.retrieval.engine.milvus.rows._MOST_BYTES", 160_000)
-    long = [rows_of("t", 1, replace(passage(f"x{n}"), text="𝄞" * 15_000))[0] for n in range(6)]
-    described = [rows_of("t", 1, passage(f"x{n}", said="é" * 1_600))[1][0] for n in range(60)]
-    for rows in (long, described):
-        divided = [*messages(rows)]
-        assert [row for message in divided for row in message] == rows
-        assert all(len(json.dumps(message, ensure_ascii=False).encode()) <= 165_000 for message in divided)
-        assert 2 <= len(divided) <= 3
+@pytest.mark.parametrize(
+    ("kind", "about"), [("passages", {"text": "𝄞" * 15_000}), ("windows", {"metadata": {"said": "é" * 5_000}})]
+)
+def test_messages_are_bounded_in_bytes_whatever_the_script_and_where_the_texts_are(kind, about, engine, monkeypatch):
+    monkeypatch.setattr("langgraph_convcoa.retrieval.engine.milvus.engine._MOST_BYTES", 160_000)
+    sent, ask = [], MilvusEngine._ask
+
+    def watched(self: MilvusEngine, limit: float, end: float, method: str, /, *arguments: Any, **named: Any) -> Any:
+        sent.extend(arguments[1:] if method == "upsert" and arguments[0] == kind else [])
+        return ask(self, limit, end, method, *arguments, **named)
+
+    monkeypatch.setattr(MilvusEngine, "_ask", watched)
+    passages = [replace(passage(f"x{n}"), **about) for n in range(6)]
+    engine.put(passages)
+    assert all(len(json.dumps(message, ensure_ascii=False).encode()) <= 165_000 for message in sent)
+    assert 2 <= len(sent) <= 4
+    sent.clear()
     # What cannot be divided goes alone.
-    assert [len(message) for message in messages([long[0] | {"content": long[0]["content"] * 4}] * 2)] == [1, 1]
+    monkeypatch.setattr("langgraph_convcoa.retrieval.engine.milvus.engine._MOST_BYTES", 100)
+    engine.put(passages[:2])
+    assert [len(message) for message in sent] == [1] * len(sent)
+    engine.delete([one.id for one in passages])
 
 
 @pytest.mark.parametrize(
@@ -90,7 +100,6 @@ def test_messages_are_bounded_in_bytes_whatever_the_script_and_where_the_texts_a
     [
         ({"long": "x" * 40_000}, "texts in the metadata of the passage 'y' are too long"),
         ({"many": list(range(5_000))}, "too many entries in its metadata"),
-        ({"large": 10**400}, "beyond 1.8e308"),
     ],
 )
 def test_what_milvus_cannot_hold_is_said_before_anything_is_written(engine, metadata, message):
@@ -101,15 +110,14 @@ def test_what_milvus_cannot_hold_is_said_before_anything_is_written(engine, meta
 
 def test_a_version_that_is_not_known_and_a_collection_of_another_program_are_refused(address, engine, monkeypatch):
     monkeypatch.setattr(MilvusEngine, "version", 99)
-    with pytest.raises(RetrievalError, match="is of version 2, and this library reads version 99"):
+    with pytest.raises(RetrievalError, match="is of version 3, and this library reads version 99"):
         open_engine(address).open(DIMENSION, "test", create=True)
-    with pytest.raises(RetrievalError, match="version 2"):
+    with pytest.raises(RetrievalError, match="version 3"):
         engine.put([passage("x")])
     assert engine.count() == 0
     with pytest.raises(InputError, match="vectors of 2 to 12,000 numbers here, not 20000"):
         open_engine(address, collection="large").open(20_000, "test", create=True)
-    client = engine._connections._client
-    assert client is not None
+    [client] = engine._clients.values()
     client.create_collection("convcoa_foreign_passages", dimension=4)
     with pytest.raises(RetrievalError, match="not made by this library"):
         open_engine(address, collection="foreign").open(DIMENSION, "test", create=True)
@@ -118,7 +126,7 @@ def test_a_version_that_is_not_known_and_a_collection_of_another_program_are_ref
 def test_a_server_counts_word_by_word_what_a_file_counts_at_once(engine, monkeypatch):
     engine.put([passage("x", words="one two two"), passage("y", words="two")])
     with monkeypatch.context() as patch:
-        patch.setattr(engine._connections, "file", False)
+        patch.setattr(engine, "_file", False)
         by_word = engine.statistics(["one", "two", "three"])
     assert by_word == engine.statistics(["one", "two", "three"])
     assert dict(by_word.frequencies) == {"one": 1, "two": 2}
@@ -129,7 +137,7 @@ def test_an_address_becomes_what_the_client_takes():
     engine = open_engine("milvuss://an%40n:p%2Fw@db.example.org:443/docs?collection=c")
     assert isinstance(engine, MilvusEngine)
     settings = {"uri": "https://db.example.org:443", "token": "an@n:p/w", "db_name": "docs"}
-    assert engine._connections.settings == settings
+    assert engine._settings == settings
     assert engine.name == "The collection 'c' in Milvus at db.example.org"
     assert "p/w" not in repr(engine)
 
@@ -154,7 +162,7 @@ def test_a_server_that_is_full_is_said(engine, monkeypatch):
 
     engine.put([passage("x")])
     with monkeypatch.context() as patch:
-        patch.setattr(engine._connections._client, "upsert", full)
+        patch.setattr(next(iter(engine._clients.values())), "upsert", full)
         with pytest.raises(RetrievalError, match=r"is full \(.*make room, and put the same again") as raised:
             engine.put([passage("y")])
     assert "hunter22" not in str(raised.value)

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.retrieval.engine.milvus.rows import condition_of, facts_of, ordered_of
 from tests.retrieval.engine.filter_cases import BY_RULES_OF_PYTHON, FILTERS, METADATA, expected
 
@@ -75,14 +74,9 @@ def test_values_that_are_compared_by_rules_of_python(client):
         assert asked(client, condition, [metadata]) == [bool(wanted)], (condition, metadata)
 
 
-@given(st.lists(st.integers() | st.integers(-(2**70), 2**70) | st.floats(allow_nan=False, allow_infinity=False), min_size=2))
+@given(st.lists(st.integers(-(2**70), 2**70) | st.sampled_from([-(10**400), 10**400]) | st.floats(-1e308, 1e308), min_size=2))
 def test_numbers_as_text_have_their_order(numbers):
     written = [ordered_of({"x": number}).popitem()[1] for number in numbers]
     for one, other in pairwise(numbers):
         places = written[numbers.index(one)], written[numbers.index(other)]
         assert (places[0] < places[1], places[0] == places[1]) == (one < other, one == other)
-
-
-def test_a_number_that_has_no_place_is_refused():
-    with pytest.raises(InputError, match="'n' is a number beyond"):
-        ordered_of({"n": -(10**400)})

@@ -1,8 +1,7 @@
-"""Stored patterns of passages, as float32 or int8. One product over the patterns bounds the score of every passage."""
+"""Stored patterns of passages, as float32 or int8, and their products with queries."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, TypeAlias, get_args
@@ -12,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from langgraph_convcoa.errors import InputError, RetrievalError
-from langgraph_convcoa.retrieval.encoders.base import Vectors, cores
+from langgraph_convcoa.retrieval.encoders.base import Vectors
 
 PatternType: TypeAlias = Literal["float32", "int8"]
 """The type of stored patterns. int8 patterns are rounded once, when they are stored. The search over them is exact."""
@@ -20,20 +19,8 @@ PatternType: TypeAlias = Literal["float32", "int8"]
 PATTERN_TYPES: tuple[PatternType, ...] = get_args(PatternType)
 
 Rows = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_] | None  # (n,), True for passages that may be returned; None for all.
 _LARGEST_INT8 = 127
 _ROWS = 4_096
-# A block's products fit one core's cache. int8 products are fast, so their blocks are larger.
-_BLOCK_PRODUCTS = {"float32": 131_072, "int8": 262_144}
-_MOST_ROWS = {"float32": 16_384, "int8": 131_072}
-_FEWEST_ROWS = 4_096
-# With fewer rows for each thread, a thread takes longer to start than to work.
-_SHARED_ROWS = 8_192
-# Largest error of a float32 product, relative to the product of the lengths.
-_ROUNDING = 1e-6
-
-Each = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]
-"""`map` or the `map` of a pool: runs a function for each job."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,6 +79,22 @@ class Patterns:
         rows, offsets = rows_of(self.offsets, sets)
         return Patterns(self.values[rows], offsets, None if self.scales is None else self.scales[rows], self.dtype)
 
+    def products(self, start: int, stop: int, queries: npt.NDArray[Any]) -> Vectors:
+        """Products of the patterns start to stop with queries, (stop - start, q); for int8 in units of the queries' steps."""
+        values, scales = self.values[start:stop], self.scales
+        products: Vectors = np.empty((stop - start, len(queries)), dtype=np.float32)
+        if scales is None:
+            return dot(values, queries, products)
+        exact = dot(values, queries, products if len(queries) == 1 else np.empty(products.shape, dtype=np.int32))
+        np.multiply(exact, scales[start:stop, None], out=products, casting="unsafe")
+        return products
+
+    def exact(self, rows: Rows, state: Vectors) -> npt.NDArray[np.float64]:
+        """Exact products of the patterns with the given numbers with a query state, (len(rows),)."""
+        # Row by row: in a matrix product the last bits depend on the place of a row.
+        products = np.einsum("nd,d->n", self.values[rows].astype(np.float64), state.astype(np.float64))
+        return np.asarray(products if self.scales is None else products * self.scales[rows])
+
     @cached_property
     def reach(self) -> Vectors:
         """|y_0| of every set and the length of its longest window, (2, n); computed once, in blocks."""
@@ -136,70 +139,6 @@ def encode_patterns(vectors: Vectors, dtype: PatternType) -> tuple[npt.NDArray[A
     scales = (largest / _LARGEST_INT8).astype(np.float32)
     scales[scales == 0] = 1.0
     return np.clip(np.rint(vectors / scales[:, None]), -_LARGEST_INT8, _LARGEST_INT8).astype(np.int8), scales
-
-
-def first_pass(
-    patterns: Patterns, states: Vectors, passage_weight: float, allowed: Mask, extra: Vectors | None, each: Each
-) -> Vectors:
-    """Bound every score by w <x, y_0> + max_j <x, y_j> + extra, (q, n); -infinity for passages that are not `allowed` (n,).
-
-    int8 patterns are multiplied with int8 states x^; the bound is then wider by |x - x^| (w |y_0| + max_j |y_j|).
-    """
-    bounds = np.empty((len(states), patterns.n), dtype=np.float32)
-    weight = np.float32(passage_weight)
-    queries: npt.NDArray[Any] = states
-    if patterns.dtype == "int8":
-        queries, steps, errors = rounded(states)
-        slack = (errors + _ROUNDING * np.linalg.norm(states.astype(np.float64), axis=1)).astype(np.float32)
-        whole, longest = patterns.reach[:, :, None]
-
-    def bound(block: tuple[int, int]) -> None:
-        """Fill in the bounds of the sets a to b."""
-        a, b = block
-        if allowed is not None and not allowed[a:b].any():
-            bounds[:, a:b] = -np.inf
-            return
-        edges = patterns.offsets[a : b + 1] - patterns.offsets[a]
-        products = _products(patterns, int(patterns.offsets[a]), int(patterns.offsets[b]), queries)
-        wholes = weight * products[edges[:-1]]
-        # NaN in a window makes the maximum NaN.
-        products[edges[:-1]] = -np.inf
-        best = np.maximum.reduceat(products, edges[:-1], axis=0) + wholes
-        if patterns.dtype == "int8":
-            best *= steps.astype(np.float32)
-            best += (weight * whole[a:b] + longest[a:b]) * slack
-        if extra is not None:
-            best += extra.T[a:b]
-        if allowed is not None:
-            best[~allowed[a:b]] = -np.inf
-        bounds[:, a:b] = best.T
-
-    list(each(bound, _blocks(patterns, len(states))))
-    return bounds
-
-
-def _blocks(patterns: Patterns, queries: int) -> list[tuple[int, int]]:
-    """Runs of whole sets, (first set, last set + 1)."""
-    offsets, threads = patterns.offsets, cores()
-    total = int(offsets[-1])
-    rows = min(max(_BLOCK_PRODUCTS[patterns.dtype] // queries, _FEWEST_ROWS), _MOST_ROWS[patterns.dtype])
-    number = max(1, -(-total // rows))
-    if total >= _SHARED_ROWS * threads:
-        # Each thread gets the same number of blocks.
-        number = -(-number // threads) * threads
-    cuts = np.unique(np.searchsorted(offsets[:-1], np.linspace(0, total, number, endpoint=False))).tolist()
-    return [(a, b) for a, b in zip(cuts, [*cuts[1:], patterns.n], strict=True) if b > a]
-
-
-def _products(patterns: Patterns, start: int, stop: int, queries: npt.NDArray[Any]) -> Vectors:
-    """Products of rows with the queries, (stop - start, q); for int8 in units of the queries' steps."""
-    values, scales = patterns.values[start:stop], patterns.scales
-    products: Vectors = np.empty((stop - start, len(queries)), dtype=np.float32)
-    if scales is None:
-        return dot(values, queries, products)
-    exact = dot(values, queries, products if len(queries) == 1 else np.empty(products.shape, dtype=np.int32))
-    np.multiply(exact, scales[start:stop, None], out=products, casting="unsafe")
-    return products
 
 
 def dot(values: npt.NDArray[Any], queries: npt.NDArray[Any], out: npt.NDArray[Any]) -> npt.NDArray[Any]:

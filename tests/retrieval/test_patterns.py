@@ -2,14 +2,8 @@ import numpy as np
 import pytest
 
 from langgraph_convcoa.errors import InputError, RetrievalError
-from langgraph_convcoa.retrieval.scoring.patterns import (
-    PATTERN_TYPES,
-    Patterns,
-    dot,
-    encode_patterns,
-    rounded,
-)
-from langgraph_convcoa.retrieval.scoring.topk import search
+from langgraph_convcoa.retrieval.patterns import PATTERN_TYPES, Patterns, dot, encode_patterns, rounded
+from langgraph_convcoa.retrieval.search import top_k
 
 ROUNDING = {"float32": 0, "int8": 1 / 254}
 
@@ -40,7 +34,7 @@ def test_a_read_only_map_is_read_as_it_is(dtype, tmp_path):
     patterns = Patterns(mapped, np.array([0, 2, 6]), scales, dtype)
     assert patterns.values.ctypes.data == mapped.ctypes.data
     np.testing.assert_array_equal(values * (1 if scales is None else scales[:, None]), patterns.rows(0, 6))
-    assert len(search(patterns, patterns.rows(0, 2), k=1)) == 2
+    assert len(top_k(patterns, patterns.rows(0, 2), k=1)) == 2
     np.testing.assert_array_equal(patterns.take(np.array([5, 0])), patterns.rows(0, 6)[[5, 0]])
     lengths = np.linalg.norm(patterns.rows(0, 6), axis=1)
     np.testing.assert_allclose(patterns.reach, [lengths[[0, 2]], [lengths[1], lengths[3:].max()]], rtol=1e-6)

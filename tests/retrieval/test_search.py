@@ -5,17 +5,13 @@ import random
 
 import numpy as np
 import pytest
-import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from hypothesis.extra.numpy import arrays
 
 from langgraph_convcoa.errors import InputError, RetrievalError
-from langgraph_convcoa.hopfield import functional
-from langgraph_convcoa.retrieval.scoring import patterns as scoring_patterns
-from langgraph_convcoa.retrieval.scoring import topk as scoring
-from langgraph_convcoa.retrieval.scoring.patterns import PATTERN_TYPES, Patterns, encode_patterns
-from langgraph_convcoa.retrieval.scoring.topk import associate, search, sparsemax
+from langgraph_convcoa.retrieval import search
+from langgraph_convcoa.retrieval.patterns import PATTERN_TYPES, Patterns, encode_patterns
+from langgraph_convcoa.retrieval.search import associate, top_k
 
 BETAS = [0.0, 0.3, 1.0, 10.0, 1000.0, math.inf]
 
@@ -73,15 +69,7 @@ def check_against_brute_force(seed):
     allowed = rng.random(sets) < choose.choice([0.03, 0.4]) if choose.random() < 0.4 else None
     extra = rng.random((len(states), sets)).astype(np.float32) / 5 if choose.random() < 0.3 else None
     atol = 5e-6
-    found = search(
-        patterns,
-        states,
-        k=k,
-        beta=beta,
-        passage_weight=weight,
-        allowed=allowed,
-        extra=extra,
-    )
+    found = top_k(patterns, states, k=k, beta=beta, passage_weight=weight, allowed=allowed, extra=extra)
     for row, ranking in enumerate(found):
         scores = brute_force(patterns, states[row], beta, weight)
         scores += 0 if extra is None else extra[row]
@@ -110,7 +98,7 @@ def test_the_top_k_is_that_of_brute_force_a_thousand_times(start):
 @pytest.mark.parametrize("dtype", PATTERN_TYPES)
 def test_few_sets_are_scored_in_full(dtype):
     patterns = make_patterns(np.random.default_rng(0), 5000, 64, 8, spread=5, dtype=dtype)
-    (ranking,) = search(patterns, patterns.rows(patterns.offsets[17], patterns.offsets[17] + 1), k=5)
+    (ranking,) = top_k(patterns, patterns.rows(patterns.offsets[17], patterns.offsets[17] + 1), k=5)
     assert ranking.indices[0] == 17
     assert ranking.scored <= 100
 
@@ -120,7 +108,7 @@ def test_the_certificate_asks_for_more_when_bounds_mislead():
     nothing, good, bad, best = [0.0, 0.0], [0.8, 0.6], [-1.0, 0.0], [1.0, 0.0]
     rows = np.array([[nothing, best, bad]] * 400 + [[nothing, good, good]], dtype=np.float32).reshape(-1, 2)
     patterns = Patterns(rows, np.arange(0, len(rows) + 1, 3))
-    (ranking,) = search(patterns, np.array([[1.0, 0.0]], dtype=np.float32), k=1, beta=0.0)
+    (ranking,) = top_k(patterns, np.array([[1.0, 0.0]], dtype=np.float32), k=1, beta=0.0)
     assert ranking.indices.tolist() == [400]
     assert ranking.certified
     assert ranking.scored == 401
@@ -131,7 +119,7 @@ def test_the_certificate_asks_for_more_when_bounds_mislead():
 def test_equal_scores_come_in_the_order_of_the_memory(dtype, queries):
     values, scales = encode_patterns(np.ones((1000, 4), dtype=np.float32) / 2, dtype)
     patterns = Patterns(values, np.arange(0, 1001, 2), scales, dtype)
-    for ranking in search(patterns, unit(np.ones((queries, 4))), k=7):
+    for ranking in top_k(patterns, unit(np.ones((queries, 4))), k=7):
         assert ranking.indices.tolist() == list(range(7))
 
 
@@ -139,7 +127,7 @@ def test_equal_scores_come_in_the_order_of_the_memory(dtype, queries):
 def test_a_score_is_never_above_the_best_window_nor_below_the_mean(seed, beta):
     patterns = make_patterns(np.random.default_rng(seed), 12, 8, 6)
     state = patterns.rows(1, 2)[0]
-    (ranking,) = search(patterns, state[None], k=12, beta=beta, passage_weight=0.0)
+    (ranking,) = top_k(patterns, state[None], k=12, beta=beta, passage_weight=0.0)
     for index, score in zip(ranking.indices, ranking.scores, strict=True):
         weights, products = associate(patterns, int(index), state, beta)
         assert products.mean() - 1e-6 <= score <= products.max() + 1e-6
@@ -162,14 +150,14 @@ def test_threads_and_blocks_change_nothing(monkeypatch):
     states = unit(rng.standard_normal((20, 16)))
     for dtype in PATTERN_TYPES:
         patterns = make_patterns(rng, 3000, 16, 8, dtype=dtype)
-        expected = search(patterns, states, k=30)
-        monkeypatch.setattr(scoring, "_WORTH_THREADS", 0)
-        monkeypatch.setattr(scoring_patterns, "_FEWEST_ROWS", 64)
-        monkeypatch.setattr(scoring_patterns, "_SHARED_ROWS", 64)
-        monkeypatch.setattr(scoring_patterns, "_BLOCK_PRODUCTS", dict.fromkeys(PATTERN_TYPES, 64))
-        monkeypatch.setattr(scoring, "_PRODUCT_BYTES", 1)
+        expected = top_k(patterns, states, k=30)
+        monkeypatch.setattr(search, "_WORTH_THREADS", 0)
+        monkeypatch.setattr(search, "_FEWEST_ROWS", 64)
+        monkeypatch.setattr(search, "_SHARED_ROWS", 64)
+        monkeypatch.setattr(search, "_BLOCK_PRODUCTS", dict.fromkeys(PATTERN_TYPES, 64))
+        monkeypatch.setattr(search, "_PRODUCT_BYTES", 1)
         monkeypatch.setenv("OMP_NUM_THREADS", "3")
-        found = search(patterns, states, k=30)
+        found = top_k(patterns, states, k=30)
         for one, other in zip(expected, found, strict=True):
             np.testing.assert_array_equal(one.indices, other.indices)
             np.testing.assert_array_equal(one.scores, other.scores)
@@ -180,12 +168,12 @@ def test_threads_and_blocks_change_nothing(monkeypatch):
 def test_a_score_is_that_of_the_passage_wherever_it_stands(dtype, monkeypatch):
     rng = np.random.default_rng(7)
     patterns, states = make_patterns(rng, 700, 384, 12, dtype=dtype), unit(rng.standard_normal((3, 384)))
-    everything = search(patterns, states, k=700)
+    everything = top_k(patterns, states, k=700)
     for queries_together in (3, 1):
-        monkeypatch.setattr(scoring, "_QUERIES", queries_together)
+        monkeypatch.setattr(search, "_QUERIES", queries_together)
         for size in (1, 2, 3, 50, 699):
             some = rng.permutation(700)[:size]
-            found = search(patterns.select(some), states, k=size)
+            found = top_k(patterns.select(some), states, k=size)
             for ranking, full in zip(found, everything, strict=True):
                 scores = dict(zip(full.indices.tolist(), full.scores.tolist(), strict=True))
                 assert [scores[number] for number in some[ranking.indices].tolist()] == ranking.scores.tolist()
@@ -193,15 +181,15 @@ def test_a_score_is_that_of_the_passage_wherever_it_stands(dtype, monkeypatch):
 
 def test_a_filter_that_matches_nothing_gives_nothing():
     patterns = make_patterns(np.random.default_rng(0), 5, 4, 3)
-    (ranking,) = search(patterns, patterns.rows(0, 1), k=3, allowed=np.zeros(5, dtype=bool))
+    (ranking,) = top_k(patterns, patterns.rows(0, 1), k=3, allowed=np.zeros(5, dtype=bool))
     assert ranking.indices.tolist() == []
     assert ranking.certified
 
 
 def test_an_empty_memory_and_no_query_give_nothing():
     empty = Patterns(np.zeros((0, 4), dtype=np.float32), np.zeros(1, dtype=np.int64))
-    assert search(empty, np.ones((1, 4), dtype=np.float32), k=3)[0].indices.tolist() == []
-    assert search(make_patterns(np.random.default_rng(0), 5, 4, 3), np.zeros((0, 4), dtype=np.float32), k=1) == []
+    assert top_k(empty, np.ones((1, 4), dtype=np.float32), k=3)[0].indices.tolist() == []
+    assert top_k(make_patterns(np.random.default_rng(0), 5, 4, 3), np.zeros((0, 4), dtype=np.float32), k=1) == []
 
 
 @pytest.mark.parametrize(
@@ -220,7 +208,7 @@ def test_an_empty_memory_and_no_query_give_nothing():
 def test_settings_out_of_range(settings):
     patterns = make_patterns(np.random.default_rng(0), 5, 4, 3)
     with pytest.raises(InputError, match=next(iter(settings))):
-        search(patterns, patterns.rows(0, 1), **{"k": 3} | settings)
+        top_k(patterns, patterns.rows(0, 1), **{"k": 3} | settings)
 
 
 @pytest.mark.parametrize(
@@ -238,7 +226,7 @@ def test_settings_out_of_range(settings):
 def test_parts_that_do_not_fit(settings, message):
     patterns = make_patterns(np.random.default_rng(0), 5, 4, 3)
     with pytest.raises(RetrievalError, match=message):
-        search(patterns, **{"states": patterns.rows(0, 1), "k": 1} | settings)
+        top_k(patterns, **{"states": patterns.rows(0, 1), "k": 1} | settings)
 
 
 @pytest.mark.parametrize("dtype", PATTERN_TYPES)
@@ -253,25 +241,4 @@ def test_a_pattern_that_is_not_a_number_is_told(dtype, row, queries):
     else:
         scales[patterns.offsets[1234] + row] = np.nan
     with pytest.raises(RetrievalError, match="1234"):
-        search(Patterns(values, patterns.offsets, scales, dtype), patterns.rows(0, queries), k=3)
-
-
-SCORES = st.one_of(st.floats(-3, 3), st.just(-math.inf), st.floats(-1e12, 1e12))
-
-
-@settings(deadline=None, max_examples=200)
-@given(st.data(), st.integers(1, 4), st.integers(0, 6), st.sampled_from([0, 0.3, 1, 10, 1e6, math.inf]))
-def test_it_is_the_sparsemax_of_the_hopfield_layers(data, rows, columns, beta):
-    scores = data.draw(arrays(np.float64, (rows, columns), elements=SCORES))
-    mask = data.draw(st.none() | arrays(np.bool_, (rows, columns)))
-    expected = functional.sparsemax(torch.from_numpy(scores), beta=beta, mask=None if mask is None else torch.from_numpy(mask))
-    np.testing.assert_allclose(sparsemax(scores, beta=beta, mask=mask), expected.numpy(), atol=1e-9)
-
-
-def test_a_score_that_is_not_a_number_gives_no_weights():
-    assert np.isnan(sparsemax(np.array([1.0, math.nan]))).any()
-
-
-@pytest.mark.parametrize("shape", [(0,), (3, 0), (0, 2)])
-def test_nothing_to_weigh(shape):
-    assert sparsemax(np.zeros(shape)).shape == shape
+        top_k(Patterns(values, patterns.offsets, scales, dtype), patterns.rows(0, queries), k=3)

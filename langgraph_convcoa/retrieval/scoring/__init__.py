@@ -1,1 +1,0 @@
-"""Exact scoring of multi-vector passages."""
