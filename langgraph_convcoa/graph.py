@@ -211,7 +211,10 @@ def _planned(parts: GraphParts, state: ConvCoAState) -> list[Send] | str:
 
 
 def after_verify(parts: GraphParts, state: ConvCoAState) -> list[Send] | str:
-    """Route failed sub-questions to a repair, a deeper look or another action; if none is left, to `correct` or `answer`."""
+    """Route failed sub-questions to a repair, a deeper look or another action, and an open answer to a second search.
+
+    If nothing is left to look up, `correct` or `answer` is next.
+    """
     settings = parts.settings()
     if settings.max_corrections:
         first = state["depth"] == 1
