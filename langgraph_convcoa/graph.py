@@ -4,8 +4,7 @@ Eight files tell what becomes of a question; read them in this order, each from 
 
 1. This file: `build_graph` wires the nodes, and the routers below it choose the next node.
 2. `state.py`: the fields of the state. `merge_findings` numbers the evidence for prompts, checks and citations.
-3. `nodes/plan.py`: `recall` reads the question, `look` asks the retriever for it, `plan` asks the model, and `act` asks the
-   retriever for one sub-question.
+3. `nodes/plan.py`: `recall` reads the question, `look` searches for it, `plan` asks the model, `act` looks a sub-question up.
 4. `reasoning/chat_model.py`: what a model is sent, and what is read from its reply.
 5. `reasoning/prompts.md`: `plan_evidence` is the prompt of the first call, `correct` that of the second.
 6. `nodes/verify.py`: `verify` judges the answer, or the guesses; `correct` asks the model for what is left open.
@@ -202,26 +201,23 @@ def after_approve(parts: GraphParts, state: ConvCoAState) -> list[Send] | str:
 
 
 def _planned(parts: GraphParts, state: ConvCoAState) -> list[Send] | str:
-    """Route each sub-question that is neither recalled nor looked up to its action.
+    """Route each sub-question that is neither recalled nor looked up to its action; an empty chain stands for the question.
 
-    If none is left, the answer is verified. A question back to the user is not verified. An empty chain without evidence
-    looks up the question itself.
+    If none is left, the answer is verified. A question back to the user is not verified.
     """
     settings, made = parts.settings(), state["plan"]
-    if made["nodes"]:
-        known = {entry["index"] for entry in (*plan.still_recalled(state), *state["findings"], *plan.looked_up(state))}
-        steps = {index: node for index, node in enumerate(made["nodes"]) if index not in known}
-        look_ups = [_to_action(state, index, node, settings) for index, node in steps.items()]
-    elif any(finding["index"] == LOOKED for finding in state["findings"]):
-        look_ups = []
-    else:
-        question = chain_item(next(iter(parts.actions)), made["optimized_question"])
-        look_ups = [_to_action(state, LOOKED, question, settings)]
+    question = chain_item(next(iter(parts.actions)), made["optimized_question"])
+    steps: dict[int, PlannedNode | ChainItem] = dict(enumerate(made["nodes"])) or {LOOKED: question}
+    known = {entry["index"] for entry in (*plan.still_recalled(state), *state["findings"], *plan.looked_up(state))}
+    look_ups = [_to_action(state, index, step, settings) for index, step in steps.items() if index not in known]
     return _with_approval(state, look_ups) or ("answer" if clarification_of(made) else "verify")
 
 
 def after_verify(parts: GraphParts, state: ConvCoAState) -> list[Send] | str:
-    """Route failed sub-questions to a repair, a deeper look or another action; if none is left, to `correct` or `answer`."""
+    """Route failed sub-questions to a repair, a deeper look or another action, and an open answer to a second search.
+
+    If nothing is left to look up, `correct` or `answer` is next.
+    """
     settings = parts.settings()
     if settings.max_corrections:
         first = state["depth"] == 1

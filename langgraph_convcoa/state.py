@@ -87,9 +87,7 @@ class Reply(TypedDict):
 
 def empty_reply(text: str = "") -> Reply:
     """A reply that is only text, or not written yet."""
-    return {
-        "text": text, "citations": [], "unsupported": [], "confirmed": [], "shown": "", "message_id": "", "error": "",
-    }  # fmt: skip
+    return Reply(text=text, citations=[], unsupported=[], confirmed=[], shown="", message_id="", error="")
 
 
 class ConvCoAInput(TypedDict, total=False):

@@ -29,9 +29,9 @@ _PAIRS, _RECENT_PAIRS = 10, 6
 _ABOUT = 0.6  # Minimum relevance (cosine plus share of words) of a round on the question's topic.
 _CONVERSATIONS, _LONGEST = 64, 2_000
 _CONTEXT = 0.5  # Weight of the previous pattern in the next pattern: "And in 2019?" says little by itself.
-_WORD_CONTEXT = 0.7  # Weight of a word of the previous triple; its square is the weight for the triple before that.
-_WORD_WEIGHT = 1.0
-"""Weight of shared words (cosine: 1). The three weights were chosen on half of the dialogs of pacific and mtrag."""
+_WORD_CONTEXT = 0.7
+"""Weight of a word of the previous triple; its square is the weight for the triple before that. Both weights, and the equal
+weight of shared words and the cosine, were chosen on half of the dialogs of pacific and mtrag."""
 _HALF_LIFE = 20.0  # Number of rounds after which the recency is half.
 
 
@@ -150,7 +150,7 @@ class DynamicHistory:
         rarity = {word: float(idf(n, self._frequencies[word])) for word in wanted}
         total = sum(rarity.values()) or 1.0
         shares = [sum(rarity[word] * held.get(word, 0.0) for word in wanted) / total for held in self._words]
-        return np.asarray(self.patterns @ vector + _WORD_WEIGHT * np.array(shares), dtype=np.float32)
+        return np.asarray(self.patterns @ vector + np.array(shares), dtype=np.float32)
 
     def weights(self, question: str, vector: Vectors) -> Vectors:
         """w_i = alpha Relevance(q_i, q_t) + (1 - alpha) Recency(t_i) (eq. 13), (n,)."""

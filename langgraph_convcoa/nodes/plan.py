@@ -1,9 +1,7 @@
 """The nodes up to the evidence: `recall`, `look` and `plan`, the node of each action, and `repair`.
 
-`recall` reads the question and the conversation, which is empty at the first question. `look` looks the question up as it
-stands. `plan` is one model call that answers from the evidence, or plans what else to look up. Each sub-question of the plan
-is then looked up by an action in a parallel branch. An action of a retriever calls `retriever.ainvoke(sub-question)`.
-If an action refuses its input, such as invalid SQL, `repair` rewrites the input once.
+The conversation is empty at the first question. An action of a retriever calls `retriever.ainvoke(question)`. If an action
+refuses its input, such as invalid SQL, `repair` has the model rewrite the input once.
 """
 
 from __future__ import annotations

@@ -67,9 +67,8 @@ def as_node(
 ) -> RunnableCallable:
     """Make a node of the graph from a function and its async twin. Without a twin, the function runs in a thread.
 
-    Both are called as `work(parts, state, config, runtime)`. The config counts model calls, and `runtime.context` has the
-    settings of the run, or the graph's. The costs of the node are added to its update, and its facts to the trace. If a node
-    fails, its counter is kept until the turn is resumed.
+    Both are called as `work(parts, state, config, runtime)`. `config` counts the model calls, and `runtime.context` has the
+    settings of the run, or the graph's. The costs of the node join its update. A node that fails keeps its count for a resume.
     """
     counters: LRUCache[tuple[Any, str], UsageCounter] = LRUCache(_COUNTERS)
     lock = threading.Lock()
@@ -77,11 +76,14 @@ def as_node(
     def turn_of(state: Any, config: RunnableConfig) -> tuple[Any, str]:
         return config.get("configurable", {}).get("thread_id"), state.get("asked_message_id") or ""
 
-    def counter_of(state: Any, config: RunnableConfig) -> UsageCounter:
+    def begin(state: Any, config: RunnableConfig, runtime: TurnRuntime) -> tuple[UsageCounter, tuple[Any, ...]]:
+        """The counter of the node, and the arguments of its function."""
         turn = turn_of(state, config)
         with lock:
             # The input of an action node has no message id, and its counter is not kept.
-            return counters.setdefault(turn, UsageCounter()) if turn[1] else UsageCounter()
+            counter = counters.setdefault(turn, UsageCounter()) if turn[1] else UsageCounter()
+        runtime = runtime.override(context=parts.settings(runtime))
+        return counter, (parts, state, merge_configs(config, {"callbacks": [counter]}), runtime)
 
     def finish(state: Any, config: RunnableConfig, update: Update, cost: NodeUsage) -> Update:
         with lock:
@@ -91,17 +93,15 @@ def as_node(
         return annotate(state, update)
 
     def run(state: Any, config: RunnableConfig, runtime: TurnRuntime) -> Update:
-        start, counter = time.perf_counter(), counter_of(state, config)
-        runtime = runtime.override(context=parts.settings(runtime))
-        update = work(parts, state, merge_configs(config, {"callbacks": [counter]}), runtime)
+        start, (counter, given) = time.perf_counter(), begin(state, config, runtime)
+        update = work(*given)
         return finish(state, config, update, counter.cost(time.perf_counter() - start))
 
     async def arun(state: Any, config: RunnableConfig, runtime: TurnRuntime) -> Update:
         if awork is None:
             return await asyncio.to_thread(run, state, config, runtime)
-        start, counter = time.perf_counter(), counter_of(state, config)
-        runtime = runtime.override(context=parts.settings(runtime))
-        update = await awork(parts, state, merge_configs(config, {"callbacks": [counter]}), runtime)
+        start, (counter, given) = time.perf_counter(), begin(state, config, runtime)
+        update = await awork(*given)
         return finish(state, config, update, counter.cost(time.perf_counter() - start))
 
     return RunnableCallable(run, arun, name=name, trace=False)

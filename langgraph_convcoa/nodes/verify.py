@@ -267,10 +267,7 @@ async def acorrect(parts: GraphParts, state: ConvCoAState, config: RunnableConfi
 
 
 class _CorrectCall:
-    """The request of `correct`, and the update made from its reply.
-
-    The open items are the failed sentences if the planner answered at once, and otherwise items of the chain.
-    """
+    """The request of `correct`, and the update made from its reply."""
 
     def __init__(self, parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runtime: TurnRuntime) -> None:
         self._parts, self._state = parts, state

@@ -293,7 +293,9 @@ def repair_messages(request: RepairRequest) -> list[BaseMessage]:
     """The messages that ask for new action inputs."""
     items = "\n\n".join(
         f"[Sub-question {item.index + 1}]: {flat(item.sub_question)}\n[Action]: {item.action}\n[Action input]: "
-        f"{_set_in(item.action_input) or '(none)'}\n[Error]: {flat(item.error)}"
+        # Further lines are indented.
+        + ("\n  ".join(item.action_input.splitlines()) or "(none)")
+        + f"\n[Error]: {flat(item.error)}"
         for item in request.items
     )
     actions = _listed({name: request.actions[name] for name in dict.fromkeys(item.action for item in request.items)})
@@ -311,12 +313,7 @@ def read_inputs(reply: str, request: RepairRequest) -> dict[int, str]:
 
 def _listed(actions: dict[str, str]) -> str:
     """One line for each action; further lines of a description are indented."""
-    return "\n".join(_set_in(f"- {name}: {description}") for name, description in actions.items())
-
-
-def _set_in(text: str) -> str:
-    """Indent all lines of a text except the first."""
-    return "\n  ".join(text.splitlines())
+    return "\n".join("\n  ".join(f"- {name}: {text}".splitlines()) for name, text in actions.items())
 
 
 def _in_language(language: str) -> str:

@@ -196,7 +196,9 @@ class Checker:
         text = text.strip()
         found = _statements(text)
         claims = [as_claim(s.claim, self._question) if s.claim and not s.block else s.claim for s in found]
-        self._judge([claim for claim, s in zip(claims, found, strict=True) if claim and not s.block])
+        judged = [claim for claim, s in zip(claims, found, strict=True) if claim and not s.block]
+        new = [claim for claim in dict.fromkeys(judged) if claim not in self._verdicts]
+        self._verdicts.update(zip(new, judge(new, self._premises, self._verifier, self._threshold), strict=True))
         ends = [0, *(s.end for s in found[:-1]), len(text)]
         checked: list[CheckedSentence] = []
         for n, (statement, claim) in enumerate(zip(found, claims, strict=True)):
@@ -210,10 +212,6 @@ class Checker:
     @cached_property
     def _premises(self) -> Evidence:
         return Evidence.of(self.evidence, self._history)
-
-    def _judge(self, claims: Sequence[str]) -> None:
-        new = [claim for claim in dict.fromkeys(claims) if claim not in self._verdicts]
-        self._verdicts.update(zip(new, judge(new, self._premises, self._verifier, self._threshold), strict=True))
 
     def _block(self, before: str, block: Statement) -> CheckedSentence:
         """Check a block. Code claims nothing. The words of a table must be in the evidence."""
