@@ -205,8 +205,7 @@ def counting_copy(model: SentenceTransformer) -> Tokenizer:
 def quiet() -> Iterator[None]:
     """Silence the libraries' warnings, logs and progress bars in a block."""
     levels = {logger: logger.level for logger in map(logging.getLogger, _LOUD)}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         from transformers.utils import logging as transformers_logging
 
         bars = transformers_logging.is_progress_bar_enabled()

@@ -284,17 +284,16 @@ class MilvusEngine(ServerEngine):
 
 def _settings(address: str) -> dict[str, str]:
     """An address as arguments of the client."""
-    # A malformed part may be a password: it is not shown.
-    malformed = InputError(f"The address of Milvus cannot be read; write it {_FORM}.")
     try:
         parts = urlsplit(address)
         host, port = parts.hostname, parts.port or 19530
     except ValueError:
-        raise malformed from None
+        host, port, parts = None, 0, urlsplit("")
     path, file = unquote(parts.path), parts.scheme == "milvus+file"
     wrong = parts.netloc or not path.endswith(".db") or "\0" in path if file else not host or "/" in path.strip("/")
     if parts.query or parts.fragment or wrong:
-        raise malformed
+        # A malformed part may be a password: it is not shown.
+        raise InputError(f"The address of Milvus cannot be read; write it {_FORM}.")
     if file:
         return {"uri": path}
     # A user name without a password is the API key of a hosted service.
