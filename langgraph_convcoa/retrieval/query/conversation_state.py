@@ -117,17 +117,6 @@ def _message(role: Any, content: Any) -> BaseMessage:
         raise InputError(f"The history holds {shown}; a message has a role, such as user or assistant, and a text.") from None
 
 
-def messages_of(history: Iterable[Turn | Sequence[str] | BaseMessage | Mapping[str, Any]] | None) -> Any:
-    """Turn the (role, text) tuples of a chat history into messages; anything else is returned unchanged."""
-    if isinstance(history, str) or not isinstance(history, Iterable):
-        return history
-    entries = list(history)
-    tuples = [entry for entry in entries if isinstance(entry, list | tuple)]
-    if not all(len(entry) == 2 and isinstance(entry[0], str) and entry[0] in _ROLES for entry in tuples):
-        return entries
-    return [_message(*entry) if isinstance(entry, list | tuple) else entry for entry in entries]
-
-
 class StateEncoder:
     """Query states of questions with their histories; vectors of recent texts are kept, since histories recur.
 
@@ -147,9 +136,10 @@ class StateEncoder:
         The last 100 turns count; with a history weight of 0 no turn counts. RetrievalError if the encoder gives unusable
         vectors, or the model is for another encoder.
         """
-        if self.model is not None:
-            self.model.check_encoder(self.encoder)
-        state = self.model.state.state if self.model is not None and self.model.state is not None else conversational_state
+        model = self.model
+        if model is not None:
+            model.check_encoder(self.encoder)
+        state = conversational_state if model is None or model.state is None else model.state.state
         none = np.zeros((0, 0), dtype=np.float32)
         kept = [list(history[-_TURNS:]) if history_weight else [] for history in histories]
         turns = [[text for text in map(turn_text, history) if text] for history in kept]
@@ -159,11 +149,11 @@ class StateEncoder:
         rows = [state(vectors[query], history, history_weight, history_beta) for query, history in pairs]
         states = np.stack(rows) if rows else np.zeros((0, self.encoder.dimension), dtype=np.float32)
         followed = [row for row, history in enumerate(kept) if history]
-        if self.model is not None and self.model.query_encoder is not None and followed:
+        if model is not None and model.query_encoder is not None and followed:
             earlier = [[(question.strip(), answer.strip()) for question, answer in kept[row]] for row in followed]
-            encoded = self.model.query_encoder.encode([queries[row] for row in followed], earlier)
+            encoded = model.query_encoder.encode([queries[row] for row in followed], earlier)
             questions = np.stack([vectors[queries[row]] for row in followed])
-            states[followed] = mixed_states(encoded, questions, states[followed], self.model.state_weight, self.model.gate)
+            states[followed] = mixed_states(encoded, questions, states[followed], model.state_weight, model.gate)
         return states
 
     def _encode(self, texts: list[str]) -> Vectors:
@@ -233,3 +223,14 @@ def mixed_states(encoded: Vectors, questions: Vectors, states: Vectors, state_we
     mixed = weights * encoded + np.float32(state_weight) * states
     lengths = np.linalg.norm(mixed, axis=1, keepdims=True)
     return np.asarray(np.divide(mixed, lengths, out=mixed, where=lengths > 0), dtype=np.float32)
+
+
+def messages_of(history: Iterable[Turn | Sequence[str] | BaseMessage | Mapping[str, Any]] | None) -> Any:
+    """Turn the (role, text) tuples of a chat history into messages; anything else is returned unchanged."""
+    if isinstance(history, str) or not isinstance(history, Iterable):
+        return history
+    entries = list(history)
+    tuples = [entry for entry in entries if isinstance(entry, list | tuple)]
+    if not all(len(entry) == 2 and isinstance(entry[0], str) and entry[0] in _ROLES for entry in tuples):
+        return entries
+    return [_message(*entry) if isinstance(entry, list | tuple) else entry for entry in entries]
