@@ -29,7 +29,7 @@ from langgraph_convcoa.retrieval.filters import Filter
 _WINDOWS, _MOST = 3, 16_384
 _LONGEST_VECTOR = 12_000
 _KEYS = 1_000
-# Rows of a message, and bytes of their text.
+# Rows of a message, and bytes of their JSON.
 _MOST_ROWS, _MOST_BYTES = 1_000, 16_000_000
 # Extra seconds for each written passage, and seconds for `settle`.
 _WRITING, _SETTLING = 0.05, 3_600.0
@@ -127,7 +127,9 @@ class MilvusEngine(ServerEngine):
         self._remove(ask, {passage.document for passage in passages})
         first, others = ([row for row in rows if (row["part"] == 1) is one] for one in (True, False))
         for kind, written in (("passages", others), ("windows", windows), ("passages", first)):
-            for message in batched(written, _MOST_ROWS, _MOST_BYTES, lambda row: len(str(row).encode())):
+            for message in batched(
+                written, _MOST_ROWS, _MOST_BYTES, lambda row: len(json.dumps(row, ensure_ascii=False).encode())
+            ):
                 ask("upsert", kind, message)
 
     def settle(self) -> None:
