@@ -265,6 +265,16 @@ def test_a_refusal_costs_no_second_call_if_a_search_in_other_words_finds_nothing
     assert (len(retriever.asked), out["answer"], out["usage"]["llm_calls"]) == (asked, NOT_SAID, 1)
 
 
+def test_a_final_answer_that_is_refused_is_shown_and_marked_and_a_word_without_meaning_is_not() -> None:
+    whole = "Sparsemax: it is thirty-four years younger than the Hopfield network of 1982."
+    for final, answer, unsupported in ((whole, whole, [whole]), ("Null", f"{SPARSEMAX[:-1]} [1].", [])):
+        reply = corrections(SPARSEMAX, final=final)
+        out = compiled(ScriptedModel(replies=[plan(node("When was sparsemax introduced?")), reply])).invoke(
+            {"question": "Which?"}
+        )
+        assert (out["answer"], out["unsupported"]) == (answer, unsupported)
+
+
 def test_no_evidence_at_all_is_said_without_asking_a_model() -> None:
     out = compiled(ScriptedModel(replies=[plan(node("zzz?", "A guess."))])).invoke({"question": "zzz?"})
     assert out["chain"][0]["status"] == "unsupported"

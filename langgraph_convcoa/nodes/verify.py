@@ -315,8 +315,8 @@ class _CorrectCall:
             verifier, threshold = self._parts.verifier, self.settings.threshold
             items = apply_corrections(state["items"], self.request.items, given, failure, self._evidence, verifier, threshold)
             text = cut_answer(corrected.answer)
-            # Models may write nonsense: a sentence says something if it is supported, or stands and has several words.
-            says = any(one.verdict.supported or (one.stands and " " in one.plain) for one in checker.check(text))
+            # A small model may write one word that means nothing. A longer answer that is refused is shown and marked.
+            says = any(one.verdict.supported or " " in one.plain for one in checker.check(text))
             if not says and any(item["status"] in SOLVED for item in items):
                 text = ""
         for index, item in enumerate(items):
