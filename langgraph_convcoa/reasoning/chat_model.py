@@ -40,10 +40,12 @@ from langgraph_convcoa.reasoning.streaming import AnswerStream, SentenceGate
 from langgraph_convcoa.text.citation_marks import without_marks
 from langgraph_convcoa.text.clean import cut_field, flat
 from langgraph_convcoa.text.words import content_words
+from langgraph_convcoa.verification.premise import Evidence
 from langgraph_convcoa.verification.sentences import renumbered, statements
 
 _log = logging.getLogger(__name__)
-_CONFIRMED_FROM = 2  # Pieces of evidence that the prompt shows for each failed sentence of a draft, cited pieces first.
+_CONFIRMED_FROM, _CONFIRMED_WORDS = 3, 250
+"""For each failed sentence: this many pieces of evidence, cited pieces first, with this many words on average."""
 _MOST_PIECES, _PIECE_WORDS = 9, 80
 """The prompt for corrections shows at most this many pieces of evidence, with this many words on average."""
 
@@ -207,18 +209,25 @@ def correct_messages(request: CorrectRequest, numbers: Sequence[int]) -> list[Ba
     evidence = [request.evidence[number - 1] for number in numbers]
     opened = {item.index: item for item in request.items}
     language = _in_language(request.language)
+    # What a guess rests on is not cut: the model would take true parts of the guess out.
+    guessed = [one.text for item in request.items for one in statements(cut_field(item.guess_answer))]
+    kept = [quote for text in guessed for quote in Evidence.of(evidence).quotes(text)]
     if request.draft:
         about = [request.question, " ".join(item.guess_answer for item in request.items)]
         draft = "\n".join(f"({n + 1}) {flat(text)}" if n in opened else text for n, text in enumerate(request.draft))
         question = request.optimized_question or request.question
-        return [_message("confirm", excerpts(evidence, about), question=question, draft=draft, language=language)]
+        return [
+            _message(
+                "confirm", excerpts(evidence, about, words=_CONFIRMED_WORDS), question=question, draft=draft, language=language
+            )
+        ]
     asked = [item["sub_question"] for item in request.chain]
     about = [*(i.guess_answer for i in request.items), *asked, *(i.sub_question for i in request.items), request.question]
-    supporting = [item["reason"] for item in request.chain if item["status"] in SOLVED]
+    kept += [item["reason"] for item in request.chain if item["status"] in SOLVED]
     places = {str(document.id): number for number, document in enumerate(evidence, 1)}
     message = _message(
         "correct",
-        excerpts(evidence, about, words=_PIECE_WORDS, keep=supporting),
+        excerpts(evidence, about, words=_PIECE_WORDS, keep=kept),
         question=request.question,
         conversation=request.knowledge or "(none)",
         chain="\n".join(_chain_line(n, item, places, n in opened) for n, item in enumerate(request.chain)),
