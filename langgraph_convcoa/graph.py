@@ -11,11 +11,14 @@ Eight files tell what becomes of a question; read them in this order, each from 
 7. `verification/answer_check.py`: which sentences of an answer stand, and which citations they keep.
 8. `nodes/answer.py`: `answer` numbers the citations, `remember` saves the round.
 
-One call: the model's reply is an answer, each of its sentences stands, and `after_verify` goes to `answer`. Two calls: the
-reply is a chain of two sub-questions, which are looked up in parallel; `verify` finds them unsolved, since they have no guess,
-and `after_verify` goes to `correct`, whose reply has their answers and the final answer.
-Other files change nothing here: `nodes/approve.py` (a person decides), `nodes/runtime.py` (costs and events), `memory/` (empty
-at the first question), `actions/` (calls the retriever), `context.py` (settings with their defaults).
+One call: `look` finds evidence (`look_first=True`), the model's reply is an answer, each of its sentences stands, and
+`after_verify` goes to `answer` (`allow_draft_answer=True`). Two calls: the reply is a chain of two sub-questions, which are
+looked up in parallel; `verify` finds them unsolved, since they have no guess, and `after_verify` goes to `correct`
+(`max_corrections=1`), whose reply has their answers and the final answer. These settings are defaults (`context.py`).
+Five other files do one thing each: `excerpts.py` cuts the evidence that a model reads, `client.py` adds a JSON schema to the
+prompt, `parsing.py` reads an answer or a chain from the reply, `premise.py` picks the sentences that the verifier reads, and
+`citation_marks.py` numbers the citations. The rest decides nothing at a first question: `nodes/approve.py` (a person decides
+if asked to), `nodes/runtime.py` (costs and events), `memory/` (earlier rounds), `actions/` (calls the retriever).
 """
 
 from __future__ import annotations
