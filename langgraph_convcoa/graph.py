@@ -17,8 +17,8 @@ looked up in parallel; `verify` finds them unsolved, since they have no guess, a
 (`max_corrections=1`), whose reply has their answers and the final answer. These settings are defaults (`context.py`).
 A refused sentence, or one that says that something is missing: `after_verify` searches once more, for the question as restated
 and for these sentences, and `verify` runs again. If the answer stands now, there is no second call. If more was found,
-`correct` writes the answer anew. If not, or if a part was streamed, it asks about these sentences only (prompt `confirm`).
-What is refused in the second reply stays in the answer without citations and is listed in `unsupported`.
+`correct` writes the answer anew; otherwise it asks about the refused sentences only (prompt `confirm`). An answer of which a
+part was streamed is not looked up again. What is refused in the second reply is listed in `unsupported`.
 Five other files do one thing each: `excerpts.py` cuts the evidence that a model reads, `client.py` adds a JSON schema to the
 prompt, `parsing.py` reads an answer or a chain from the reply, `premise.py` picks the sentences that the verifier reads, and
 `citation_marks.py` numbers the citations. The rest decides nothing at a first question: `nodes/approve.py` (a person decides
@@ -233,7 +233,7 @@ def after_verify(parts: GraphParts, state: ConvCoAState) -> list[Send] | str:
         has_model = parts.reasoner("repair", settings).uses_model
         if first and has_model and any(parts.actions[item.action].repairs for item in plan.broken_inputs(state)):
             return "repair"
-        deeper = [*_deeper(parts, state, settings), *_searched_again(state, settings)] if first else []
+        deeper = [*_deeper(parts, state, settings), *_searched_again(parts, state, settings)] if first else []
         again = [*deeper, *_other_actions(parts, state, settings)]
         if again:
             return _with_approval(state, again)
@@ -265,10 +265,13 @@ def _deeper(parts: GraphParts, state: ConvCoAState, settings: ConvCoAContext) ->
     ]
 
 
-def _searched_again(state: ConvCoAState, settings: ConvCoAContext) -> list[Send]:
+def _searched_again(parts: GraphParts, state: ConvCoAState, settings: ConvCoAContext) -> list[Send]:
     """The second search for an open answer, in the actions that looked the question up."""
-    looked = [one["action"] for one in state["findings"] if one["depth"] == 0]
-    return [_to_action(state, LOOKED, chain_item(name, text), settings) for text in state["searches"] for name in looked]
+    looked = [one["action"] for one in state["findings"] if one["depth"] == 0 and not one["error"]]
+    # An action that takes one form of question only cannot take a sentence of an answer.
+    forms = parts.actions.recognised(question_of(state), pairs_of(state))
+    names = [name for name in looked if name not in forms and not parts.actions[name].always_fresh]
+    return [_to_action(state, LOOKED, chain_item(name, text), settings) for text in state["searches"] for name in names]
 
 
 def _other_actions(parts: GraphParts, state: ConvCoAState, settings: ConvCoAContext) -> list[Send]:

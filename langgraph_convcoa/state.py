@@ -137,7 +137,7 @@ class ConvCoAState(ThreadState, total=False):
     findings: Annotated[list[Finding], operator.add]
     items: list[ChainItem]  # The chain after verification.
     unsolved: list[int]  # Indexes of the open items.
-    refused: list[int]  # Indexes of the sentences of the plan's answer that the verifier refused, or that name a gap.
+    refused: list[int]  # Indexes of the sentences of the plan's answer that the verifier refused.
     searches: list[str]  # What is looked up once more for an answer that is not complete.
     look_ups: Annotated[list[ActionState], EphemeralValue]  # The look-ups that a person has approved, for one step.
     depth: int  # How often the node `verify` has run.

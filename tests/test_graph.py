@@ -15,6 +15,7 @@ from langchain_core.documents import Document
 from langchain_core.globals import set_llm_cache
 from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.types import Command
 
 from langgraph_convcoa import ChatModelReasoner, ConvCoAContext, build_graph
 from langgraph_convcoa.errors import ConvCoAError, InputError, ModelError
@@ -239,20 +240,50 @@ async def test_an_open_question_is_looked_up_again_in_the_words_of_the_planner(
     assert [citation["id"] for citation in out["citations"]] == ["sparsemax-2016"]
 
 
-@pytest.mark.parametrize("streamed", [True, False])
-@pytest.mark.parametrize("fails", [True, False])
-async def test_a_gap_of_an_answer_is_looked_up_and_filled(streamed: bool, fails: bool) -> None:
-    gap = "The passages do not say when sparsemax was introduced."
-    first, whole = f"{HOPFIELD[:-1]} [1].", f"{HOPFIELD[:-1]} [1]. {SPARSEMAX[:-1]} [2]."
-    # What was shown stays, and its gap is filled; otherwise the answer is written anew.
-    reply = corrections(SPARSEMAX, first=2) if streamed else corrections("Both.", final=whole.replace("[2]", "[3]"))
-    model = ScriptedModel(replies=[direct(f"{first} {gap}", "Hopfield?"), RuntimeError("down") if fails else reply])
-    retriever = KeywordRetriever(k=1)
-    out = await turn(compiled(model, retriever=retriever), "Hopfield?", streamed=streamed)
-    assert retriever.asked == ["Hopfield?", gap]
-    assert out["answer"] == (f"{first} {gap}" if fails else whole)
-    assert len(model.prompts) == 2
+BOTH = f"{HOPFIELD[:-1]} [1]. {SPARSEMAX[:-1]} [2]."
+GAP = "The passages do not say when sparsemax was introduced."
+
+
+@pytest.mark.parametrize(
+    ("reply", "answer"),
+    [
+        (corrections("Both.", final=BOTH.replace("[2]", "[3]")), BOTH),
+        # A second call that fails, says nothing, or says what is refused, costs nothing that stood.
+        *(
+            (reply, f"{HOPFIELD[:-1]} [1]. {GAP}")
+            for reply in (RuntimeError("down"), "sorry", corrections("", supported=False))
+        ),
+        (corrections("Both.", final="Sparsemax was bought by Bob Smith of Leeds."), f"{HOPFIELD[:-1]} [1]. {GAP}"),
+    ],
+)
+async def test_a_gap_of_an_answer_is_looked_up_and_filled(reply: Any, answer: str) -> None:
+    draft = f"{HOPFIELD[:-1]} [1]. {GAP}"
+    retriever, model = KeywordRetriever(k=1), ScriptedModel(replies=[direct(draft, "Hopfield?"), reply])
+    out = await turn(compiled(model, retriever=retriever), "Hopfield?")
+    assert (retriever.asked, out["answer"], len(model.prompts)) == (["Hopfield?", GAP], answer, 2)
+    assert out["unsupported"] == []
     assert SPARSEMAX in model.prompts[1]
+    # An answer of which a part was shown, or that a person approved, stays.
+    out = await turn(compiled(ScriptedModel(replies=[direct(draft, "Hopfield?")])), "Hopfield?", streamed=True)
+    assert out["answer"] == draft
+    graph = compiled(ScriptedModel(replies=[direct(draft, "Hopfield?")]), InMemorySaver())
+    graph.invoke({"question": "Hopfield?"}, thread(), context={"approve": ["plan"]})
+    assert graph.invoke(Command(resume={"decisions": [{"type": "approve"}]}), thread())["answer"] == draft
+
+
+@pytest.mark.parametrize("second", ["sorry", RuntimeError("down")])
+def test_what_stood_is_left_if_an_answer_is_not_written_anew(second: Any) -> None:
+    model = ScriptedModel(replies=[direct(f"{HOPFIELD[:-1]} [1]. Sparsemax was bought by Bob Smith.", RESTATED), second])
+    out = compiled(model, retriever=KeywordRetriever(k=1)).invoke({"question": "Hopfield?"})
+    assert (out["answer"], out["unsupported"]) == (f"{HOPFIELD[:-1]} [1].", [])
+    assert out["chain"][0]["status"] == "corrected"
+
+
+@pytest.mark.parametrize("draft", ["No problem!", f"No. {HOPFIELD[:-1]} [1].", f"{HOPFIELD[:-1]} [1]. Don't hesitate to ask."])
+def test_a_sentence_with_a_negation_is_no_gap(draft: str) -> None:
+    model, retriever = ScriptedModel(replies=[direct(draft, RESTATED)]), KeywordRetriever(k=1)
+    out = compiled(model, retriever=retriever).invoke({"question": "Hopfield?"})
+    assert (out["answer"], retriever.asked, out["unsupported"]) == (draft, ["Hopfield?"], [])
 
 
 @pytest.mark.parametrize(

@@ -57,6 +57,8 @@ def emit(event: dict[str, Any]) -> None:
 
 def emit_status(index: int, step: ChainItem | ActionState, **told: str) -> None:
     """Emit the progress of one sub-question, with its guess, and with its answer and evidence once it is settled."""
+    if index < 0:
+        return  # The search for the question itself, in other words.
     shown = ("sub_question", "action", "guess_answer", "answer", "status", "score", "reason", "evidence", "paths")
     known = {name: value for name, value in step.items() if name in shown}
     emit({"type": "sub_question", "index": index, "score": 0.0, "reason": "", **known, **told})

@@ -41,6 +41,7 @@ from langgraph_convcoa.state import (
 )
 from langgraph_convcoa.text.citation_marks import without_marks
 from langgraph_convcoa.text.clean import cut_answer, cut_field
+from langgraph_convcoa.text.questions import holds_negation
 from langgraph_convcoa.text.words import LIST_MARK, STOPS, content_words
 from langgraph_convcoa.verification.answer_check import CheckedSentence, Checker, Verdict, as_claim, judge, with_marks
 from langgraph_convcoa.verification.premise import Evidence
@@ -49,6 +50,7 @@ from langgraph_convcoa.verification.verifier import Verifier
 
 _SWITCHED_OFF = "corrections are switched off"
 STANDS_IN = "the best evidence stands in"
+_LONGEST_SEARCH = 500  # Characters of the open sentences that are looked up once more.
 _LIST_MARK = re.compile(rf"{LIST_MARK}\s+")
 
 
@@ -90,7 +92,7 @@ def verify(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runti
         "items": items,
         "unsolved": unsolved,
         "refused": refused,
-        "searches": [] if plan["nodes"] or state["depth"] else _searches(state, checked),
+        "searches": _searches(state, checked),
         "reply": {**state["reply"], "text": plan["draft_answer"] if stands else ""},
         "depth": state["depth"] + 1,
     }
@@ -143,7 +145,7 @@ def verify_answer(item: ChainItem, checked: Sequence[CheckedSentence], checker: 
     if not checked:
         return [item | {"reason": "no answer was given" if item["evidence"] else item["reason"] or "no evidence was found"}]
     if not any(sentence.claims for sentence in checked):
-        silent = any(sentence.is_gap for sentence in checked)
+        silent = any(holds_negation(sentence.plain) for sentence in checked)
         return [item | {"guess_answer": "", "reason": "the evidence holds no answer"}] if silent else []
     weakest = score_claims(item, checked, checker)
     if not all(sentence.stands for sentence in checked):
@@ -157,16 +159,15 @@ def _unsolved_and_refused(
     """What is open in an answer that the planner gave at once: (indexes of items, indexes of sentences).
 
     - ([0], []): `correct` writes the whole answer. The settings do not allow the planner's answer, or it is missing although
-      there is evidence, or a second search found more for its open sentences and the user has seen none of them.
-    - ([], indexes): `correct` is asked about these sentences. If a second search found more, sentences that name a gap count.
+      there is evidence, or a second search found more for its open sentences.
+    - ([], indexes): `correct` is asked about these sentences, which are refused.
     - ([], []): nothing is open.
     """
-    more = _more_was_found(state)
-    open_sentences = [n for n, sentence in enumerate(checked) if not sentence.stands or (more and sentence.is_gap)]
+    refused = [n for n, sentence in enumerate(checked) if not sentence.stands]
     is_missing = not checked and any(item["evidence"] for item in items)
-    may_improve = open_sentences and more and not state["reply"]["shown"]
+    may_improve = (refused or any(sentence.is_gap for sentence in checked)) and _more_was_found(state)
     writes_all = not settings.allow_draft_answer or is_missing or may_improve
-    return ([0], []) if items and writes_all else ([], open_sentences)
+    return ([0], []) if items and writes_all else ([], refused)
 
 
 def score_claims(item: ChainItem, checked: Sequence[CheckedSentence], checker: Checker) -> CheckedSentence:
@@ -194,25 +195,24 @@ def _searches(state: ConvCoAState, checked: Sequence[CheckedSentence]) -> list[s
     """What to look up once more for an answer that is missing, refused or names a gap.
 
     These are the question as the planner restated it, and the open sentences of an answer that also claims something: they
-    hold names that the first search brought. A text without new words is not looked up.
+    hold names that the first search brought. A text without new words is not looked up. An answer that a person approved, or
+    of which a part was shown, is not looked up again.
     """
-    is_open = [sentence.plain for sentence in checked if sentence.is_gap or not sentence.stands]
-    if checked and not is_open:
+    open_sentences = [one.plain for one in checked if one.is_gap or not (one.stands or one.block)]
+    is_settled = state["depth"] or state["plan"]["nodes"] or state["reply"]["shown"] or "plan" in state["approve"]
+    if is_settled or (checked and not open_sentences):
         return []
     texts = [state["plan"]["optimized_question"]]
     if any(sentence.claims for sentence in checked):
-        texts.append(" ".join(is_open))
+        texts.append(" ".join(open_sentences)[:_LONGEST_SEARCH])
     known = set(content_words(question_of(state)))
-    return [text for text in texts if not known.issuperset(content_words(text))]
+    return [text for text in dict.fromkeys(texts) if not known.issuperset(content_words(text))]
 
 
 def _more_was_found(state: ConvCoAState) -> bool:
     """Whether a second search for the question found documents that the first had not."""
-    ids = [
-        {str(document.id) for one in state["findings"] if (one["depth"] > 1) == again for document in one["documents"]}
-        for again in (False, True)
-    ]
-    return bool(ids[1] - ids[0])
+    first = [one for one in state["findings"] if one["depth"] < 2]
+    return len(merge_findings(state["findings"]).documents) > len(merge_findings(first).documents)
 
 
 def _item(found: Found, action: str, sub_question: str, guess: str = "", action_input: str = "") -> ChainItem:
@@ -285,8 +285,11 @@ class _CorrectCall:
         self.settings = settings = runtime.context
         self._evidence, self._checker = merge_findings(state["findings"]), parts.checker(state, settings)
         plan, reply = state["plan"], state["reply"]
-        self._draft = self._checker.check(plan["draft_answer"]) if state["refused"] else []
-        streams = not self._draft and not reply["shown"]
+        draft = self._checker.check(plan["draft_answer"]) if settings.allow_draft_answer and not plan["nodes"] else []
+        self._draft = draft if state.get("refused") else []
+        # An answer that is written anew, although some of it stands. It is taken if the new one is not better.
+        self._old = draft if not self._draft else []
+        streams = not self._draft and not reply["shown"] and not any(sentence.claims for sentence in self._old)
         # A model that was down for the plan is not asked again in this turn.
         self.reasoner = parts.without_model if reply["error"] else parts.reasoner("correct", settings)
         self.request = CorrectRequest(
@@ -305,8 +308,8 @@ class _CorrectCall:
     def without_model(self, error: Exception) -> Update:
         """Answer with quotes or the best evidence; raise the error if nothing can stand in, or a sentence was streamed."""
         shown = self.request.gate is not None and self.request.gate.shown
-        if not shown and self._kept():
-            return self.update(Corrected())
+        if not shown and self._old:
+            return self.update(Corrected(), reason_of(error, secrets_of(self.reasoner)))
         if self.settings.quote_without_model and isinstance(error, ModelError) and not shown and not self._draft:
             return self.update(self._parts.without_model.correct(self.request), error=str(error))
         if shown or not self.request.items:
@@ -316,12 +319,14 @@ class _CorrectCall:
     def update(self, corrected: Corrected, failure: str = "", error: str = "") -> Update:
         """The corrected chain and answer. `failure` says why there are no corrections, `error` why the answer is quotes."""
         state, checker = self._state, self._checker
-        if corrected == Corrected() and (kept := self._kept()):
-            return {"unsolved": [], "reply": {**state["reply"], "text": kept}}
         given = [replace(one, answer=cut_field(one.answer), reason=cut_field(one.reason)) for one in corrected.corrections]
         confirmed: list[str] = []
         if self._draft:
             items, text, confirmed = apply_to_answer(state["items"], self._draft, given, failure, checker)
+        elif self._old and not self._is_better(corrected):
+            items, text = state["items"], state["plan"]["draft_answer"]
+            if any(sentence.claims for sentence in self._old):
+                items, text, _ = apply_to_answer(items, self._old, [], failure, checker)
         else:
             verifier, threshold = self._parts.verifier, self.settings.threshold
             items = apply_corrections(state["items"], self.request.items, given, failure, self._evidence, verifier, threshold)
@@ -338,11 +343,13 @@ class _CorrectCall:
             reply |= {"shown": gate.shown, "message_id": gate.message_id}
         return {"items": items, "unsolved": [], "refused": [], "reply": reply}
 
-    def _kept(self) -> str:
-        """The plan's answer, if it stands and was open only because more evidence was found."""
-        answer = self._state["plan"]["draft_answer"]
-        may_stand = self.settings.allow_draft_answer and not self._state["plan"]["nodes"] and not self._draft
-        return answer if may_stand and all(sentence.stands for sentence in self._checker.check(answer)) else ""
+    def _is_better(self, corrected: Corrected) -> bool:
+        """Whether an answer that was written anew says something, and stands if the whole old answer does."""
+        new = self._checker.check(corrected.answer)
+        says = any(one.supported for one in corrected.corrections)
+        says = says or any(one.verdict.supported or " " in one.plain for one in new)
+        had_all = all(one.stands for one in self._old) and any(one.claims for one in self._old)
+        return says and (not had_all or all(one.stands for one in new))
 
     def _open_sentences(self) -> list[Unsolved]:
         """The sentences that failed, each with the evidence that it cites."""
@@ -350,7 +357,7 @@ class _CorrectCall:
         return [
             Unsolved(n, question, sentence.plain, [evidence[number - 1] for number in sentence.named])
             for n, sentence in enumerate(self._draft)
-            if n in self._state["refused"]
+            if n in self._state.get("refused", [])
         ]
 
     def _open_items(self) -> list[Unsolved]:
@@ -421,21 +428,17 @@ def apply_to_answer(
     failure: str,
     checker: Checker,
 ) -> tuple[list[ChainItem], str, list[str]]:
-    """Confirm, correct or remove the open sentences of an answer: (its chain, the answer, the confirmed sentences).
-
-    A sentence that names a gap stays if nothing fills it.
-    """
+    """Confirm, correct or remove the refused sentences of an answer: (its chain, the answer, the confirmed sentences)."""
     given = {correction.index: correction for correction in corrections}
     written, changed = "", False
     confirmed: list[str] = []
     for n, sentence in enumerate(draft):
         text = sentence.text
-        correction = given.get(n)
-        is_settled = correction is not None and correction.supported and bool(correction.answer.strip())
-        if not sentence.stands and not is_settled:
-            changed = True
-            continue
-        if correction is not None and is_settled:
+        if not sentence.stands:
+            correction = given.get(n)
+            if correction is None or not correction.supported or not correction.answer.strip():
+                changed = True
+                continue
             # Only the first line: the model may repeat the next lines of the draft.
             plain = without_marks(correction.answer).strip().split("\n")[0].rstrip()
             list_mark = _LIST_MARK.match(sentence.plain)
@@ -452,12 +455,13 @@ def apply_to_answer(
     if not any(sentence.claims for sentence in checked):
         reason = f"it could not be corrected: {failure}" if failure else "the evidence holds no answer"
         return [item | {"answer": "", "status": "unsupported", "reason": reason}], "", []
-    score_claims(item, checked, checker)
-    if failure:
-        reason = f"what was not verified is left out: {failure}"
-    else:
-        reason = "corrected" if changed else "the verifier refused it, the model confirmed it"
-    status: Status = "corrected" if changed else "confirmed"
+    weakest = score_claims(item, checked, checker)
+    status: Status = "corrected" if changed else "confirmed" if confirmed else "kept"
+    reason = weakest.verdict.quote
+    if changed:
+        reason = f"what was not verified is left out: {failure}" if failure else "corrected"
+    elif confirmed:
+        reason = "the verifier refused it, the model confirmed it"
     item |= {"answer": " ".join(sentence.plain for sentence in checked), "status": status, "reason": reason}
     return [item], written, confirmed
 

@@ -31,8 +31,8 @@ _READ_AT_ONCE = 4_000
 class SentenceGate:
     """Streams an answer while the model writes it: each sentence once it is complete and verified.
 
-    Nothing is shown after the first sentence that does not stand, or of a plan's answer after the first that names a gap,
-    since the second model call may change it. `show` is called with each piece of the answer and the id of its message.
+    Nothing is shown after the first sentence that does not stand, since the second model call may change it, and nothing of a
+    plan's answer that begins with a gap. `show` is called with each piece of the answer and the id of its message.
     """
 
     def __init__(self, checker: Checker, show: Callable[[str, str], None], message_id: str = "") -> None:
@@ -61,7 +61,11 @@ class SentenceGate:
             return
         new = ""
         for sentence in checked[self._passed :]:
-            if not sentence.stands or (self.needs_claim and sentence.is_gap) or not any(map(str.isalnum, text)):
+            if (
+                not sentence.stands
+                or (self.needs_claim and sentence.is_gap and not self.shown + new)
+                or not any(map(str.isalnum, text))
+            ):
                 self._closed = True
                 break
             new += sentence.shown(self._marks)

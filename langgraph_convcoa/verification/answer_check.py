@@ -10,10 +10,9 @@ from functools import cached_property
 from langchain_core.documents import Document
 
 from langgraph_convcoa.text.citation_marks import MARK, CitationFilter, cited_parts, kept_marks, without_marks
-from langgraph_convcoa.text.questions import holds_negation
 from langgraph_convcoa.text.words import CLOSING, LIST_MARK, STOPS
 from langgraph_convcoa.verification.premise import Evidence
-from langgraph_convcoa.verification.sentences import Statement, is_sentence, statements
+from langgraph_convcoa.verification.sentences import Statement, is_sentence, says_gap, statements
 from langgraph_convcoa.verification.verifier import LexicalVerifier, Verifier
 
 _MARKS = rf"((?:\s*+{MARK.replace('(', '(?:', 1)})++)"
@@ -153,8 +152,8 @@ class CheckedSentence:
 
     @property
     def is_gap(self) -> bool:
-        """Whether it says that something is missing, such as "The passages do not say when."."""
-        return not self.claims and not self.block and holds_negation(self.plain)
+        """Whether it only says that the evidence holds no answer."""
+        return not self.claims and not self.block and says_gap(self.plain)
 
     def shown(self, marks: CitationFilter) -> str:
         """The sentence with renumbered marks; code is not changed."""

@@ -323,6 +323,13 @@ def _told(plain: str) -> str:
     return body[frame.end() :] if frame else plain
 
 
+def says_gap(sentence: str) -> bool:
+    """Whether a sentence says that the evidence holds no answer, such as "The passages do not say when."."""
+    plain = flat(_DECORATION.sub("", _LINK.sub(r"\1", _MARK.sub("", sentence))))
+    opener = _OPENER.match(plain)
+    return _SILENCE.match(plain[opener.end() :] if opener else plain) is not None
+
+
 def _rest(parts: list[str]) -> str:
     """The clauses after a clause that says that the evidence is silent; "" if they say nothing by themselves."""
     told = ", ".join(part for part in parts if not _SILENCE.match(_OPENER.sub("", part)) and not _OFFER.match(part))
