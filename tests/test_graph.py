@@ -287,8 +287,7 @@ def test_a_sentence_with_a_negation_is_no_gap(draft: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("restated", "asked"),
-    [("What is the Hopfield network?", 1), ("Who described the Hopfield network?", 2)],
+    ("restated", "asked"), [("What is the Hopfield network?", 1), ("Who described the Hopfield network?", 2)]
 )
 def test_a_refusal_costs_no_second_call_if_a_search_in_other_words_finds_nothing_new(restated: str, asked: int) -> None:
     model, retriever = ScriptedModel(replies=[direct(NOT_SAID, restated)]), KeywordRetriever(k=1)

@@ -164,8 +164,10 @@ def _unsolved_and_refused(
     - ([], []): nothing is open.
     """
     refused = [n for n, sentence in enumerate(checked) if not sentence.stands]
+    first = merge_findings([one for one in state["findings"] if one["depth"] < 2]).documents
+    more_was_found = len(merge_findings(state["findings"]).documents) > len(first)
     is_missing = not checked and any(item["evidence"] for item in items)
-    may_improve = (refused or any(sentence.is_gap for sentence in checked)) and _more_was_found(state)
+    may_improve = more_was_found and (refused or any(sentence.is_gap for sentence in checked))
     writes_all = not settings.allow_draft_answer or is_missing or may_improve
     return ([0], []) if items and writes_all else ([], refused)
 
@@ -207,12 +209,6 @@ def _searches(state: ConvCoAState, checked: Sequence[CheckedSentence]) -> list[s
         texts.append(" ".join(open_sentences)[:_LONGEST_SEARCH])
     known = set(content_words(question_of(state)))
     return [text for text in dict.fromkeys(texts) if not known.issuperset(content_words(text))]
-
-
-def _more_was_found(state: ConvCoAState) -> bool:
-    """Whether a second search for the question found documents that the first had not."""
-    first = [one for one in state["findings"] if one["depth"] < 2]
-    return len(merge_findings(state["findings"]).documents) > len(merge_findings(first).documents)
 
 
 def _item(found: Found, action: str, sub_question: str, guess: str = "", action_input: str = "") -> ChainItem:

@@ -59,6 +59,8 @@ class SentenceGate:
         # Behind "The passages do not say." a plan may look up, so that is not shown before a claim follows.
         if self.needs_claim and not self.shown and not any(sentence.claims for sentence in checked):
             return
+        if len(checked) == 1 and not done and len(checked[0].plain.split()) == 1:
+            return  # "No." claims something only if nothing follows.
         new = ""
         for sentence in checked[self._passed :]:
             if (
