@@ -313,7 +313,7 @@ class Collection:
         return [_words(line if len(line) <= _LONGEST_TITLE else line[: _LONGEST_TITLE // 2]) for line in lines]
 
     def having(self, text: str) -> list[Entry]:
-        """The documents that have all words of a text in title, file name, metadata or heading; all if it has no words."""
+        """The documents that have all words of a text in title, file name, metadata or heading; all if there are no words."""
         words = _words(text)
         if not words:
             return list(self.entries)

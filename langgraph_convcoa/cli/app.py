@@ -127,7 +127,7 @@ def main() -> None:
     """Entry point of the command."""
     import warnings
 
-    # By default garbage is collected after 700 new objects, which takes a fifth of the time that a command needs to start.
+    # By default, garbage is collected after 700 new objects. This takes a fifth of the time that a command needs to start.
     gc.set_threshold(50_000, *gc.get_threshold()[1:])
     # Waiting threads of torch must not spin: they slow a busy machine. Torch reads both variables when it is loaded.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")

@@ -1,4 +1,4 @@
-"""The classes `Query` and `Dataset`, and the training and development parts of a data set, which share no conversation."""
+"""The classes `Query` and `Dataset`. The training and the development part of a data set share no conversation."""
 
 from __future__ import annotations
 

@@ -120,7 +120,7 @@ class ThreadBusyError(StoreError):
 def first_line(error: BaseException, secrets: Collection[str] = (), *, named: bool = False) -> str:
     r"""The first line of an error's message, without secrets; the name of its class if there is no message.
 
-    `secrets` and all that looks like a secret are hidden. With `named` the name of the class stands before the message.
+    `secrets` and all that looks like a secret are hidden. With `named`, the name of the class stands before the message.
 
     Example:
         >>> first_line(KeyError()), first_line(ValueError("It is full.\nTry again."), named=True)

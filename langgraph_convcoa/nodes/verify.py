@@ -78,7 +78,7 @@ def verify(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runti
         items, refused = verify_answer(item, checked, checker)
         if _more_was_found(state):
             refused = [n for n, sentence in enumerate(checked) if sentence.is_gap or not sentence.stands]
-        # The node `correct` writes every answer, or this one: it is missing, or more evidence was found and nothing was shown.
+        # `correct` writes the answer if no draft may stay, if it is missing, or if it was refused and more evidence was found.
         anew = not settings.allow_draft_answer or (item["evidence"] and not checked)
         if items and (anew or (refused and _more_was_found(state) and not state["reply"]["shown"])):
             unsolved, refused = [0], []
@@ -182,8 +182,8 @@ def put_first(item: ChainItem, documents: Sequence[Document], verdict: Verdict) 
 def _searches(state: ConvCoAState, checked: Sequence[CheckedSentence]) -> list[str]:
     """What to look up once more for an answer that is missing, refused or names a gap.
 
-    These are the question as the planner restated it, and the open sentences of an answer that also claims something: they
-    hold names that the first search brought. A text without new words is not looked up.
+    These are the question as the planner restated it, and the open sentences of an answer that also claims something: such
+    sentences hold names that the first search found. A text without new words is not looked up.
     """
     is_open = [sentence.plain for sentence in checked if sentence.is_gap or not sentence.stands]
     if checked and not is_open:
@@ -196,7 +196,7 @@ def _searches(state: ConvCoAState, checked: Sequence[CheckedSentence]) -> list[s
 
 
 def _more_was_found(state: ConvCoAState) -> bool:
-    """Whether a second search for the question found documents that the first had not."""
+    """Whether a second search for the question found documents that the first search did not find."""
     ids = [
         {str(document.id) for one in state["findings"] if (one["depth"] > 1) == again for document in one["documents"]}
         for again in (False, True)
@@ -328,7 +328,7 @@ class _CorrectCall:
         return {"items": items, "unsolved": [], "refused": [], "reply": reply}
 
     def _kept(self) -> str:
-        """The plan's answer, if it stands and was to be written anew only because more evidence was found."""
+        """The plan's answer, if it stands: then it is open only because more evidence was found. Otherwise ""."""
         answer = self._state["plan"]["draft_answer"]
         may_stand = self.settings.allow_draft_answer and not self._state["plan"]["nodes"] and not self._draft
         return answer if may_stand and all(sentence.stands for sentence in self._checker.check(answer)) else ""
@@ -360,7 +360,7 @@ def apply_corrections(
     verifier: Verifier,
     threshold: float | None = None,
 ) -> list[ChainItem]:
-    """The chain with its corrections; the best evidence stands in for a missing one (Pan et al. 2024a, algorithm 1)."""
+    """The chain with its corrections; the best evidence replaces a missing correction (Pan et al. 2024a, algorithm 1)."""
     given = {correction.index: correction for correction in corrections}
     result = [item.copy() for item in items]
     for open_item in unsolved:

@@ -182,8 +182,8 @@ def plan_again_messages(messages: Sequence[BaseMessage], reply: str) -> list[Bas
 def read_plan(reply: str, request: PlanRequest) -> ActionChain | None:
     """The chain in a model's reply to `plan_messages`; None if it holds none.
 
-    An answer that was shown in part stays, and sub-questions behind it are dropped. A question back to the user counts if it
-    may be asked and no answer comes with it; a refusal is no answer.
+    An answer that was shown in part stays, and sub-questions after it are dropped. A clarifying question counts if it may be
+    asked and no answer comes with it; a refusal is no answer.
     """
     actions, most = list(request.actions), request.max_sub_questions
     chain = parse_chain(without_thought(reply), question=request.question, actions=actions, max_sub_questions=most)

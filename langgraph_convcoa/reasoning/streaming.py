@@ -31,8 +31,8 @@ _READ_AT_ONCE = 4_000
 class SentenceGate:
     """Streams an answer while the model writes it: each sentence once it is complete and verified.
 
-    Nothing is shown after the first sentence that does not stand, or of a plan's answer after the first that names a gap,
-    since the second model call may change it. `show` is called with each piece of the answer and the id of its message.
+    The stream ends before the first sentence that does not stand. For a plan's answer, it also ends before a sentence that
+    names a gap, which the second model call may fill. `show` is called with each piece of the answer and its message's id.
     """
 
     def __init__(self, checker: Checker, show: Callable[[str, str], None], message_id: str = "") -> None:
@@ -56,7 +56,7 @@ class SentenceGate:
         # The last sentence may go on, and so may its last word.
         whole = text if done else text[: max(text.rfind(" "), text.rfind("\n"), 0)]
         checked = self._checker.check(whole)[: None if done else -1]
-        # Behind "The passages do not say." a plan may look up, so that is not shown before a claim follows.
+        # After "The passages do not say.", a plan may have look-ups. So such a sentence is not shown before a claim follows.
         if self.needs_claim and not self.shown and not any(sentence.claims for sentence in checked):
             return
         new = ""

@@ -263,7 +263,7 @@ def _rank(exact: Callable[[Numbers], Scores], bounds: Vectors, k: int, pool: int
     """Score passages in the order of their bounds (n,), `wanted` at first, until no bound left reaches the k-th score."""
     n, wanted = len(bounds), min(pool, wanted)
     while True:
-        # The passages with the largest bounds, best first, and the next one, whose bound is the best of those not scored.
+        # The passages with the largest bounds, best first, and the next passage, whose bound is the best of the rest.
         first = max(n - wanted - 1, 0)
         numbers = np.argpartition(bounds, first)[first:]
         numbers = numbers[bounds[numbers].argsort()[::-1]]
@@ -336,7 +336,7 @@ def _reranked(view: View, query: Query, ranking: Ranking) -> tuple[Ranking, Scor
 def _walked(
     view: View, query: Query, ranking: Ranking, graph: tuple[Links, Numbers], extra: Vectors | None, allowed: Mask
 ) -> tuple[Ranking, Callable[[int], Sequence[str]]]:
-    """Rank the passages that a walk reached, by mass, before the others; and a function that gives the way to a passage.
+    """Rank the passages that a walk reached before the others, by mass. Also returns a function that gives a passage's path.
 
     The scores stay those of the search.
     """

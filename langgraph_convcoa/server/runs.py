@@ -241,7 +241,7 @@ class Runs:
     def __init__(self) -> None:
         self.active: dict[str, Run] = {}
         self._ended: OrderedDict[str, tuple[str, Run]] = OrderedDict()
-        self.cut_short = False  # True if the end of the server cancelled a run.
+        self.cut_short = False  # True if a run was cancelled because the server ended.
 
     def start(self, key: str, run: Run, work: Callable[[Run], Awaitable[Mapping[str, Any]]]) -> None:
         """Start a run. Its thread must have no other active run."""

@@ -102,7 +102,7 @@ class Service:
         return await asyncio.get_running_loop().run_in_executor(self._threads, partial(function, *given))
 
     async def create(self, user: str, thread: str | None, metadata: Any, if_exists: str = "raise") -> dict[str, Any]:
-        """Make a thread. Raises Busy if it exists; with `if_exists="do_nothing"` the existing one is returned."""
+        """Make a thread. Raises Busy if it exists; with `if_exists="do_nothing"`, return that thread."""
         given = checked_metadata(metadata)
         name = checked_id(str(uuid.uuid4()) if thread is None else thread)
         if (entry := await self.book.get(user, name)) is None:

@@ -98,7 +98,7 @@ class Threads(StoredGraph):
 
         from langgraph_convcoa.graph import build_graph
 
-        # This graph is never run. It reads and writes the threads of any graph, whatever its actions.
+        # This graph is never run. It can read and write the threads of every graph: actions do not change the state's form.
         super().__init__(build_graph(retriever=RunnableLambda(lambda _: [])), store)
 
     def summaries(self) -> list[ThreadSummary]:

@@ -151,7 +151,7 @@ def train_head(
     """Train the conversation state on frozen vectors: the DPR loss over memory sets, and distillation from rewrites.
 
     Synthetic conversations are made from `single_turn`, questions over titled passages. Some conversations change the topic:
-    without these a head learns to always follow the history.
+    without these, a head learns to always follow the history.
 
     Raises InputError if there is nothing to learn from, or there is an unfinished training and `job.resume` is False, and
     RetrievalError if the model or a checkpoint cannot be read or written.

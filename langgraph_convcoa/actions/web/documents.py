@@ -24,7 +24,7 @@ from langgraph_convcoa.retrieval.progress import Progress, track
 
 MOST_PAGES = 500  # The default limit of the pages of a site.
 LIMITS = FetchLimits(seconds=30.0, max_bytes=20_000_000, pdf_pages=1_000, characters=2_000_000)
-"""Limits for a page, higher than in a conversation. As there, two requests to a host may run at a time."""
+"""Limits for a page, higher than in a conversation. Two requests to a host may run at a time, as in a conversation."""
 
 _MOST_SITEMAPS, _AT_ONCE = 50, 16
 _EXTRACTION_SECONDS, _CACHE_SECONDS = 20.0, 86_400.0
@@ -55,7 +55,7 @@ def iter_pages(
         most: Maximum number of pages that are read from a sitemap.
         max_bytes: Limit of the text of all pages.
         cache: A file that keeps pages for a day, so that a stopped run can be resumed; None for no file.
-        guard: Decides which addresses may be read; public ones by default.
+        guard: Decides which addresses may be read; by default, public addresses.
         progress: A bar, a callback or nothing; it counts pages.
         told: Called with the address and the reason of each page that is skipped; by default these are logged.
 

@@ -117,7 +117,7 @@ class ToolSearch:
 
 
 class DuckDuckGo:
-    """Searches without a key through ddgs, which asks several public search engines. Raises InputError without ddgs."""
+    """Searches without a key through ddgs, which asks several public search engines. Raises InputError if ddgs is missing."""
 
     name = "ddgs"
 
@@ -197,7 +197,7 @@ class SearXNG(_Service):
 
 
 class Tavily(_Service):
-    """Searches with Tavily, with the key in TAVILY_API_KEY unless a key is given."""
+    """Searches with Tavily. The key is read from TAVILY_API_KEY unless it is given."""
 
     def __init__(self, api_key: str | None = None, *, base_url: str = "https://api.tavily.com") -> None:
         self._key = api_key or os.environ.get("TAVILY_API_KEY") or ""
@@ -212,7 +212,7 @@ class Tavily(_Service):
 
 
 class GoogleSearch(_Service):
-    """Searches with a Google Programmable Search Engine, with GOOGLE_API_KEY and GOOGLE_CSE_ID unless they are given."""
+    """Searches with a Google Programmable Search Engine. Reads GOOGLE_API_KEY and GOOGLE_CSE_ID unless they are given."""
 
     def __init__(
         self, api_key: str | None = None, cse_id: str | None = None, *, base_url: str = "https://www.googleapis.com"

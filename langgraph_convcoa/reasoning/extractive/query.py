@@ -114,7 +114,7 @@ def stands_alone(question: str) -> bool:
 
 
 def _context(history: Sequence[tuple[str, str]], share: float) -> dict[str, float]:
-    """Words of the last turn, and of up to two turns before it as long as each turn depends on the one before."""
+    """Words of the last turn, and of up to two turns before it as long as each depends on the turn before it."""
     weights: dict[str, float] = {}
     for question, answer in reversed(history[-3:]):
         asked = _weighed(content_words(question[:2_000]), 0.4 * share)

@@ -48,7 +48,7 @@ _READ_AT_ONCE, _LONGEST_PIECE = 8_000_000, 200_000
 _SPOOLED_BYTES = 200_000  # If texts go to a spool, a worker reads every file above this size.
 _IMPORT_SECONDS = 60.0
 _SECONDS, _SECONDS_PER_MB = 3.0, 30.0  # A worker's time for a file, and its extra time for each megabyte.
-_PACKAGE_SECONDS = 30.0  # A worker's time for a package. The unpacked size counts: 5,000 paragraphs take about three seconds.
+_PACKAGE_SECONDS = 30.0  # A worker's time for a package, to which the time for its unpacked megabytes is added.
 _PICTURES_SHARE = 3.0  # Clock time for reading pictures, as a multiple of a worker's seconds.
 Told = Callable[[str, str], None]  # Called with a file's name, and the reason why the file or a part of it is not read.
 
@@ -263,7 +263,7 @@ def _walk(root: Path, skipped: Skipped) -> list[Path]:
             if name.startswith("."):
                 continue
             suffix = suffix_of(file)
-            # Without tesseract pictures count as another kind: most hold no text.
+            # Without tesseract, pictures count as files of another kind: most hold no text.
             if suffix and not (suffix in PICTURES and missing(suffix)):
                 found.append(file)
             else:

@@ -109,7 +109,7 @@ class RecentValues(Generic[_Key, _Value]):
         return type(self), (int(self._kept.maxsize),)
 
     def of(self, keys: Iterable[_Key], make: Callable[[list[_Key]], Iterable[_Value]]) -> dict[_Key, _Value]:
-        """The value of each key; missing ones are made together."""
+        """The value of each key; missing values are made together."""
         wanted = list(dict.fromkeys(keys))
         found = self._known(wanted)
         if len(found) < len(wanted):

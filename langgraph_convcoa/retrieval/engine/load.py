@@ -47,7 +47,7 @@ def load_into(
 ) -> Committed:
     """Load any number of documents into an engine by its fastest path.
 
-    A document with the same id and content as a stored one is skipped without being encoded. With other content it replaces
+    A document with the same id and content as a stored one is skipped without being encoded. With other content, it replaces
     the stored one. So a killed run can be repeated, and nothing is lost or doubled. Several processes may load together.
 
     Args:
