@@ -46,7 +46,7 @@ class _ErrorLineGroup(TyperGroup):
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name not in self.commands:
-            # For an unknown name all commands are loaded, so that the error can suggest a similar name.
+            # For an unknown name, all commands are loaded, so that the error can suggest a similar name.
             for name in [cmd_name] if cmd_name in _COMMANDS else _COMMANDS:
                 self.add_command(_command(name), name)
         return super().get_command(ctx, cmd_name)

@@ -90,7 +90,7 @@ def serve(
         origins=frozenset(origin.rstrip("/") for origin in allow_origin or []),
         max_upload=int(max_upload_mb * 1e6),
     )
-    # Imported after the access is checked: the import takes seconds.
+    # The import comes after the access is checked: it takes seconds.
     from langgraph_convcoa.server.app import ConvCoAServer, address_of, listen
 
     # Take the port first: encoding the documents may take minutes.
@@ -101,7 +101,7 @@ def serve(
         def announce() -> None:
             typer.echo(f"convcoa is at {url}  (Ctrl-C ends it)")
             if open_page:
-                # In a thread, since a browser in the terminal would block the server.
+                # The browser is opened in a thread, since a browser in the terminal would block the server.
                 threading.Thread(target=webbrowser.open, args=(url,), daemon=True).start()
 
         try:

@@ -100,7 +100,7 @@ def train(
       convcoa train data/mine --out my.reranker --reranker --start reranker
       convcoa evaluate retrieval data/mine --model my.model
     """
-    # Checked before transformers' Trainer is imported, because that import fails without accelerate.
+    # Packages are checked before transformers' Trainer is imported, because that import fails without accelerate.
     require("training", "train", "accelerate", *(["tensorboard"] if logs is not None else []))
     settings = options.settings()
     from langgraph_convcoa.cli.documents import open_cache

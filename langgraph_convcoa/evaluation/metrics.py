@@ -161,7 +161,7 @@ def paired_test(differences: Sequence[Sample], *, resamples: int = 9999, seed: i
             continue
         test = stats.permutation_test(
             (moved / np.abs(moved).max(),),
-            # Rounded: the same terms in another order must give the same sum.
+            # Sums are rounded, because the same terms in another order must give the same sum.
             lambda values, axis=-1: np.round(np.sum(values, axis=axis), _DIGITS),
             permutation_type="samples",
             vectorized=True,

@@ -225,7 +225,7 @@ def converge(step: Callable[[Tensor], Tensor], state: Tensor, *, max_steps: int 
         moved = torch.linalg.vector_norm((after - state).detach(), dim=-1, keepdim=True)
         state = torch.where(active, after, state)
         steps = steps + active
-        # Written so that a NaN never counts as converged.
+        # With `~(moved <= eps)`, a NaN never counts as converged.
         active = active & ~(moved <= eps)
         if not active.any():
             break

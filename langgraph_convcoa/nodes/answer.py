@@ -182,7 +182,7 @@ def citation_of(document: Document, number: int, checked: Sequence[CheckedSenten
     citing = [sentence for sentence in checked if number in sentence.cited]
     quotes = [one for s in citing for one in _quotes(s.cited[number], document) or _quotes(s.plain, document)]
     quote = ""
-    # In the order of the document, with … between them.
+    # The quotes stand in the order of the document, with … between them.
     for one in sorted(dict.fromkeys(quotes), key=document.page_content.find):
         if any(one != other and one in other for other in quotes):
             continue
@@ -238,7 +238,7 @@ def remember(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, run
     messages: list[Any] = []
     titles = {id_: str(document.metadata.get("title") or "") for id_, document in documents.items()}
     if not any(message.id == state["asked_message_id"] for message in state.get("messages", [])):
-        # As a dict, because a message stream would show a message object as a part of the answer.
+        # The message is a dict, because a message stream would show an object as a part of the answer.
         messages.append({"role": "user", "content": state["asked"], "id": state["asked_message_id"]})
     message = answer_message(text, citations, titles=titles, message_id=reply["message_id"] or str(uuid.uuid4()))
     if clarification:

@@ -83,7 +83,7 @@ def recall(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runti
         "asked": asked.question,
         "asked_back": asked.asked_back,
         "asked_message_id": asked.message_id,
-        # Kept in the state, because a turn is often resumed without the settings of its start.
+        # `approve` is kept in the state, because a turn is often resumed without the settings of its start.
         "approve": check_approve(settings.approve, parts.actions, config),
         "history": history,
         "knowledge_view": view,
@@ -137,7 +137,7 @@ def read_conversation(
             asked_now = question is None and message is last
             unusable = not 0 < len(message.text.strip()) <= LONGEST_QUESTION
             if not asked_now and message.id and (message.id == abandoned or unusable):
-                # As a dict, so that a message stream does not show the removal.
+                # The removal is a dict, so that a message stream does not show it.
                 removals.append({"role": "remove", "content": "", "id": message.id})
             else:
                 pending.append(message)
@@ -431,7 +431,7 @@ def repair(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runti
 
 async def arepair(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runtime: TurnRuntime) -> Update:
     """As `repair`."""
-    # In threads: a model may have to be built, and a description may wait for a database.
+    # Threads are used, since a model may have to be built, and a description may wait for a database.
     reasoner = await asyncio.to_thread(parts.reasoner, "repair", runtime.context)
     try:
         inputs = await reasoner.arepair(await asyncio.to_thread(_repair_request, parts, state), config)

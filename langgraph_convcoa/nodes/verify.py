@@ -427,7 +427,7 @@ def apply_to_answer(
             changed = True
             continue
         if correction is not None and is_settled:
-            # Only the first line: the model may repeat the next lines of the draft.
+            # Only the first line counts: the model may repeat the next lines of the draft.
             plain = without_marks(correction.answer).strip().split("\n")[0].rstrip()
             list_mark = _LIST_MARK.match(sentence.plain)
             if list_mark and not _LIST_MARK.match(plain):

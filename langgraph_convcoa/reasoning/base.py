@@ -60,7 +60,7 @@ class CorrectRequest:
     question: str
     items: Sequence[Unsolved]
     optimized_question: str = ""
-    chain: Sequence[ChainItem] = ()  # After verification, with the open items.
+    chain: Sequence[ChainItem] = ()  # All items after verification, open or not.
     evidence: Sequence[Document] = ()  # `evidence[n - 1]` is cited as [n].
     draft: Sequence[str] = ()
     history: History = ()

@@ -101,7 +101,7 @@ class ModelClient:
         attempt = self._first(schema, stream)
         config = _inner(config)
         while True:
-            # In a thread: a schema is compiled, and a client reads certificates.
+            # A thread is used, since a schema is compiled, and a client reads certificates.
             runnable, options = await asyncio.to_thread(self._runnable, attempt, schema)
             try:
                 if attempt.stream is None:

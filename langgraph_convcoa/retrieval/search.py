@@ -70,7 +70,7 @@ def search(corpus: Corpus, view: View, query: Query, *, paths: bool = False) -> 
     extra = _lexical(corpus, view, query)
     graph = corpus.graph.links(view) if query.graph is not None and corpus.graph is not None else None
     first = max(query.k, query.rerank, 0 if graph is None else FIRST)
-    # Computed once: a filter may read all metadata.
+    # The filter is applied once, since it may read all metadata.
     allowed = view.allowed(query.filter)
     weights = {"beta": query.beta, "passage_weight": query.passage_weight}
     least = -np.inf if query.score_threshold is None else float(query.score_threshold)
@@ -278,7 +278,7 @@ def _rank(exact: Callable[[Numbers], Scores], bounds: Vectors, k: int, pool: int
         # Equal scores are ordered by number.
         order = np.lexsort((numbers[:needed], -scores))[:k]
         last = scores[order[-1]]
-        # Strictly above, so that rounding never decides between equal scores.
+        # The k-th score must be clearly above the bound, so that rounding never decides between equal scores.
         if last > best[needed] + rounding * max(1.0, abs(last)):
             return Ranking(numbers[order], scores[order], True, needed)
         wanted = min(pool, 2 * wanted)

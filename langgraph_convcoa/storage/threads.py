@@ -107,7 +107,7 @@ class Threads(StoredGraph):
 
     async def _summaries(self) -> list[ThreadSummary]:
         try:
-            # Newest first. In a store that was never pruned, a thread has several checkpoints.
+            # The newest come first. In a store that was never pruned, a thread has several checkpoints.
             names = dict.fromkeys([part.config["configurable"]["thread_id"] async for part in self.turns.saver.alist(None)])
         except Exception as error:
             if self.store.error(error) is not None:

@@ -361,7 +361,7 @@ class Turns:
         # LangGraph's types assume one mode. With a list of modes, the items are pairs of mode and part.
         kinds: Any = list(modes)
         stream: Any = self.graph.astream(given, config, context=context or self._context, stream_mode=kinds, durability="sync")
-        # Closed at once when the turn is cancelled, not at garbage collection.
+        # If the turn is cancelled, the stream is closed at once, not at garbage collection.
         async with aclosing(stream) as parts:
             async for mode, part in parts:
                 if mode == "values":

@@ -64,7 +64,7 @@ class HopfieldHead(nn.Module):
 
     def __init__(self, dimension: int) -> None:
         super().__init__()
-        # Learned as logarithms, so that both numbers stay above 0.
+        # lambda and beta_h are learned as logarithms, so that they stay above 0.
         self.log_history_weight = nn.Parameter(torch.tensor(math.log(HISTORY_WEIGHT)))
         self.log_history_beta = nn.Parameter(torch.tensor(math.log(HISTORY_BETA)))
         self.direct, self.association, self.history = (nn.Parameter(torch.eye(dimension)) for _ in range(3))

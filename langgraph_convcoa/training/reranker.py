@@ -139,7 +139,7 @@ def train_reranker(
     known = without_training(chosen) | {"start": str(start), "data": fingerprint(base, [one[:2] for one in learned])}
     train(network, partial(reranker_loss, pair_tokenizer(base)), groups, training, about=known, **job.options)
     with writable(folder):
-        # Written beside the checkpoints first, so that a stop here can be resumed.
+        # The model is written beside the checkpoints first, so that a stop here can be resumed.
         draft = TrainedReranker(unfinished.folder / MODEL)
         network.save(draft.path, "reranker", 0.0, base)
         judged = judged[:: 1 + len(judged) // _JUDGED]

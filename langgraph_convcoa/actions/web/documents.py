@@ -29,7 +29,7 @@ LIMITS = FetchLimits(seconds=30.0, max_bytes=20_000_000, pdf_pages=1_000, charac
 _MOST_SITEMAPS, _AT_ONCE = 50, 16
 _EXTRACTION_SECONDS, _CACHE_SECONDS = 20.0, 86_400.0
 _TYPES = PAGE_TYPES | {"application/xml", "text/xml", "application/gzip", "application/x-gzip", "application/octet-stream"}
-# Not an XML parser, because that would follow the declarations in the file.
+# No XML parser is used, because it would follow the declarations in the file.
 _LOCATION = re.compile(r"<loc>([^<]{1,2200})</loc>|<loc>\s{0,20}<!\[CDATA\[([^\]]{1,2200})\]")
 _SITEMAP = re.compile(r"<(urlset|sitemapindex)[\s>]")
 
@@ -48,7 +48,7 @@ def iter_pages(
 
     Pages are read as in the web action. For a sitemap (`https://site/sitemap.xml`, also gzipped, or a list of sitemaps) only
     pages of its own host are read, two at a time. A page that cannot be read, or that robots.txt asks not to read, is skipped.
-    Not for use in an event loop.
+    Do not call this in an event loop.
 
     Args:
         address: The address of a page or a sitemap.

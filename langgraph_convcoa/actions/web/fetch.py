@@ -98,9 +98,9 @@ def _too_large(max_bytes: int) -> PageError:
 class FetchLimits:
     """Limits of time, size and requests for reading pages."""
 
-    # For one page with its redirects and retries. Extracting its text may take as long again (web action: at most 5 s).
+    # Limit for one page with its redirects and retries. Extracting its text may take as long again (web action: at most 5 s).
     seconds: float = 6.0
-    total_seconds: float = 12.0  # For all pages of a look-up. Pages that are not read in time are left out.
+    total_seconds: float = 12.0  # Limit for all pages of a look-up. Pages that are not read in time are left out.
     max_bytes: int = 5_000_000  # Maximum size of a body, compressed and decompressed.
     redirects: int = 5  # Maximum number of redirects of a page.
     retries: int = 2  # Maximum number of retries after a lost connection or the statuses 429, 500, 502, 503 and 504.

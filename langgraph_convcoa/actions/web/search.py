@@ -157,7 +157,7 @@ class _Service:
                 for attempt in range(_RETRIES + 1):
                     async with client.stream(method, f"{self.base_url}/{path}", **request) as response:
                         if response.status_code == 200:
-                            # Decompressed within bounds, like a page.
+                            # The body is decompressed within bounds, like a page.
                             found = json.loads(await read_body(response, max_bytes=3_000_000))
                             entries = found.get(results) if isinstance(found, dict) else None
                             entries = entries if isinstance(entries, list) else []

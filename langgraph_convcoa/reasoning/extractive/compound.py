@@ -131,7 +131,7 @@ def _meant(part: str, pronouns: list[re.Match[str]], asked: re.Match[str] | None
     ):
         return ""
     word = pronouns[0].group().lower()
-    # In "Who wrote Hamlet?" Hamlet is no person.
+    # In "Who wrote Hamlet?", Hamlet is no person.
     if word not in _THINGS and (word not in _PEOPLE or asked["did"]):
         return ""
     return asked["subject"] + "'s" * (word in ("its", "their", "his"))

@@ -70,7 +70,7 @@ def make_query(question: str, history: Sequence[tuple[str, str]] = ()) -> Query:
     """Weigh the words of a question. If it depends on the turns before, their words get a smaller weight.
 
     A question depends on the conversation if it holds a pronoun, begins with "and" or "what about", or has no content word.
-    For another short question ("How many layers?") the turn before only helps to choose the sentence.
+    For another short question ("How many layers?"), the turn before only helps to choose the sentence.
     """
     own = content_words(question)
     weights = _weighed(own, 1.0)

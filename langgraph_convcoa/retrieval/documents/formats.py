@@ -100,7 +100,7 @@ def read_plain(data: bytes) -> list[Piece]:
 def read_csv(data: bytes, delimiter: str = "") -> list[Piece]:
     """Rows as lines "column: value", a blank line between rows, in groups that each fit one passage."""
     text = decode(data).lstrip("\r\n")
-    # Not csv.Sniffer: it takes apostrophes for quotes, and guesses from the values.
+    # csv.Sniffer is not used: it takes apostrophes for quotes, and guesses from the values.
     reader = _csv_rows(text, delimiter or max("\t|;,", key=lambda mark: _csv_fit(text, mark)))
     try:
         header = [name.strip() for name in next(reader, [])]

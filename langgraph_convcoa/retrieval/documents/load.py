@@ -339,7 +339,7 @@ def _content(stream: BinaryIO, suffix: str, limit: int) -> bytes:
     """The unpacked bytes of a text file, at most one more than the limit."""
     data = bytearray()
     with gzip.GzipFile(fileobj=stream) if suffix.endswith(".gz") else stream as plain:
-        # Read in parts: a read allocates all that it is asked for, and the limit may exceed a worker's memory.
+        # The file is read in parts: a read allocates all that it is asked for, and the limit may exceed a worker's memory.
         while len(data) <= limit and (part := plain.read(min(_READ_AT_ONCE, limit + 1 - len(data)))):
             data += part
     return bytes(data)
@@ -363,7 +363,7 @@ def _read(
         seconds = (_PACKAGE_SECONDS if suffix in PACKAGES else _SECONDS) + _SECONDS_PER_MB * size / 1e6
         seconds = seconds if spool is None else min(seconds, spool.seconds)
         if size > min(IN_WORKER.get(suffix, size), size if spool is None else _SPOOLED_BYTES):
-            # Opened here first, because a file that cannot be opened has an error message of its own.
+            # The file is opened here first, because a file that cannot be opened has an error message of its own.
             file.open("rb").close()
             workers.call(load_parser, suffix, seconds=_IMPORT_SECONDS)
             given = (str(file.absolute()), suffix, limit, seconds)

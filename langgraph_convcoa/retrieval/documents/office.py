@@ -225,7 +225,7 @@ def _table(rows: Iterator[_Row]) -> tuple[list[str], Iterator[_Row]]:
 def _cells(sheet: Any) -> Iterator[_Row]:
     """Numbered rows that hold a value, from a sheet in memory."""
     rows: dict[int, dict[int, str]] = {}
-    # Not iter_rows: it creates all cells up to the last cell, which may be far away.
+    # iter_rows is not used: it creates all cells up to the last cell, which may be far away.
     for (number, column), cell in sheet._cells.items():
         comment = f"{COMMENT}{_line(cell.comment.text)})" if cell.comment is not None else ""
         if value := _cell(cell.value) + comment:
@@ -290,7 +290,7 @@ def read_epub(stream: BinaryIO, limit: int) -> Iterator[Piece]:
 
 
 def _soup(archive: ZipFile, name: str) -> BeautifulSoup:
-    # Parsed as HTML, which cannot declare entities.
+    # The part is parsed as HTML, which cannot declare entities.
     return parsed_html(decode_page(archive.read(name)))
 
 

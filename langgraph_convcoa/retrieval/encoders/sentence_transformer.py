@@ -114,7 +114,7 @@ class SentenceTransformerEncoder(Encoder):
         return self.count_tokens_batch([text])[0]
 
     def count_tokens_batch(self, texts: Sequence[str]) -> list[int]:
-        # In parts: an encoding takes many times the memory of its text.
+        # The texts are encoded in parts: an encoding takes many times the memory of its text.
         parts = (texts[start : start + _AT_ONCE] for start in range(0, len(texts), _AT_ONCE))
         return [len(encoding.ids) for part in parts for encoding in self._counter.encode_batch_fast(list(part))]
 

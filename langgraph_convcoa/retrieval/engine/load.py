@@ -202,7 +202,7 @@ class _Worker:
     def __init__(self, open_engine: Opener, encoder: Encoder, cache: Path | None) -> None:
         self._open, self._encoder, self._cache = open_engine, encoder, cache
 
-    # Opened after construction, since Ray reports a constructor's errors without their type.
+    # The engine is opened after construction, since Ray reports a constructor's errors without their type.
     @cached_property
     def _opened(self) -> tuple[Engine, PatternCache | None]:
         return self._open(), None if self._cache is None else PatternCache(self._cache)

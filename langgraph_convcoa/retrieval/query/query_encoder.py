@@ -34,7 +34,7 @@ _LARGEST = 127
 
 @dataclass(frozen=True, eq=False)
 class Differences:
-    """Trained weights minus the encoder's weights, for the tensors that differ. `base_hash` is a hash of the encoder's.
+    """Trained weights minus the encoder's, for the tensors that differ. `base_hash` is a hash of the encoder's weights.
 
     A tensor is named as in the encoder's transformer. Matrices are int8; `{name}.scale` has a scale for each row, the row's
     largest absolute entry over 127. Vectors are float32.

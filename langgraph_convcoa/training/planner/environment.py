@@ -168,7 +168,7 @@ class Environment:
 
         played: dict[tuple[str, str], asyncio.Task[TurnReward | None]] = {}
         for plan, turn in zip(plans, turns, strict=True):
-            # Not by id: turns of two data sets may have the same id.
+            # The id is not enough as a key: turns of two data sets may have the same id.
             if (plan, repr(turn)) not in played:
                 played[plan, repr(turn)] = asyncio.ensure_future(one(plan, turn))
         return [await played[plan, repr(turn)] for plan, turn in zip(plans, turns, strict=True)]

@@ -174,7 +174,7 @@ class MilvusEngine(ServerEngine):
                     if not ask("has_collection", kind):
                         raise
             self._checked(ask, dimension, encoder)
-        # Necessary after a restart, or if the process that made the collection was killed.
+        # Loading is necessary after a restart, or if the process that made the collection was killed.
         for kind in form.KINDS:
             ask("load_collection", kind)
         return True
