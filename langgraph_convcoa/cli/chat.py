@@ -44,7 +44,7 @@ def ask(
 ) -> None:
     """Answer one question.
 
-    With --thread the question joins a stored conversation. After an interruption, ask it again to resume the turn.
+    With --thread, the question joins a stored conversation. After an interruption, ask it again to resume the turn.
 
     [bold]Examples[/bold]
       convcoa ask "Who introduced sparsemax?" --docs demo

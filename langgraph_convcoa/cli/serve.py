@@ -193,7 +193,7 @@ def mcp(
 ) -> None:
     """Serve your documents to MCP clients, such as Claude Desktop. The tools are `search` and `ask`; passages are resources.
 
-    A client starts this command and talks to it over standard input and output. With --http it is a server. Without --store,
+    A client starts this command and talks to it over standard input and output. With --http, it is a server. Without --store,
     conversations last until the command ends. Questions that name no thread join --thread. An index opens at once, but
     documents may have to be encoded first. The command needs the extra `mcp`.
 

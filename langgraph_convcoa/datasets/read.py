@@ -188,7 +188,7 @@ def stream_passages(path: str | Path) -> Iterator[Document]:
     r"""The passages of a file, or of all passage files in a folder and its subfolders, one after the other.
 
     A passage file is JSON Lines of {"id" or "_id", "title", "text" or "contents"}, or a TSV with those names in its first
-    line. In a folder with a `corpus.jsonl` only that file is read. Questions are never read. Equal ids are not checked.
+    line. In a folder with a `corpus.jsonl`, only that file is read. Questions are never read. Equal ids are not checked.
     """
     place = Path(path)
     if not place.exists():

@@ -44,7 +44,7 @@ def check_activation(name: str) -> Activation:
 def sparsemax(scores: Tensor, *, beta: float | Tensor = 1.0, mask: Tensor | None = None) -> Tensor:
     """The Euclidean projection of `beta * scores` on the simplex (Martins & Astudillo 2016; Pan et al. 2024b, section 4).
 
-    Arguments are as for `associate`. At beta = 0 all weights are equal; at infinity the largest scores share the weight.
+    Arguments are as for `associate`. At beta = 0, all weights are equal; at infinity, the largest scores share the weight.
 
     Example:
         >>> sparsemax(torch.tensor([1.0, 0.5, -0.5])).tolist()

@@ -141,7 +141,7 @@ def verify_chain(
 def verify_answer(item: ChainItem, checked: Sequence[CheckedSentence], checker: Checker) -> tuple[list[ChainItem], list[int]]:
     """Judge an answer that the planner gave at once: (its chain, indexes of the sentences that it refuses).
 
-    The chain has one item: the question, with the answer as its guess. For small talk the chain is empty.
+    The chain has one item: the question, with the answer as its guess. For small talk, the chain is empty.
     """
     plain = " ".join(sentence.plain for sentence in checked)
     item = item | {"guess_answer": plain}

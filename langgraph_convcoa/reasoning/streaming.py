@@ -77,7 +77,7 @@ class SentenceGate:
 class AnswerStream:
     """Reads the answer in a JSON reply while the model writes it, and gives it to a gate.
 
-    With `whole_answer`, "final_answer" is read beside any chain. In a plan it must be first or follow an empty chain.
+    With `whole_answer`, "final_answer" is read beside any chain. In a plan, it must be first or follow an empty chain.
     `numbers[n - 1]` is the number of the evidence that the prompt shows as [n]; None: the same number.
     """
 

@@ -450,7 +450,7 @@ class HopfieldRetriever(EditableRetriever):
         return retriever_tool(self, name, description)
 
     def check_encoder(self) -> None:
-        """Load the encoder and compare it with the encoder of an index. Otherwise the first search does this."""
+        """Load the encoder and compare it with the encoder of an index. Otherwise, the first search does this."""
         self.corpus.snapshot().check_encoder(self.encoder)
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:

@@ -89,7 +89,7 @@ def as_search(search: SearchProvider | BaseTool | BaseRetriever | Callable[..., 
 
 
 def check_packages(*packages: str) -> None:
-    """Raise InputError if a package of the extra `web` is missing. By default the packages that read pages are checked."""
+    """Raise InputError if a package of the extra `web` is missing. By default, the packages that read pages are checked."""
     require("looking things up on the web", "web", *(packages or ("charset_normalizer", "lxml", "trafilatura")))
 
 

@@ -91,7 +91,7 @@ def _joined(question: str) -> list[str]:
 
 
 def _is_seam(left: str, right: str) -> bool:
-    # "How and why did X ...": a bare question word is no question. In "Who is the man who won and who lost?" the right side
+    # "How and why did X ...": a bare question word is no question. In "Who is the man who won and who lost?", the right side
     # may be a clause of the left one.
     whole = _ASKS.match(left) and content_words(left) and not _CLAUSE.search(left[1:])
     return bool(whole) and len(right.split()) >= 2 and not _BARE_WH.match(left) and not _BARE_WH.match(right)

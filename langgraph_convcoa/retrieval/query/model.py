@@ -55,7 +55,7 @@ class RetrieverModel:
     encoder: str  # Identity of the encoder whose patterns are searched (`encoder_identity`).
     settings: Mapping[str, float] = field(default_factory=dict)  # Retriever settings; the user's settings take precedence.
     state: StateWeights | None = None  # Projections and gate of the conversation state; untrained when None.
-    query_encoder: QueryEncoder | None = None  # When None the state uses the encoder's vectors alone.
+    query_encoder: QueryEncoder | None = None  # When None, the state uses the encoder's vectors alone.
     state_weight: float = 0.0  # g of `mixed_states`.
     gate: float = 0.0  # p of `mixed_states`.
     card: str = ""  # The model card, in Markdown.
