@@ -6,16 +6,24 @@ Eight files tell what becomes of a question; read them in this order, each from 
 2. `state.py`: the fields of the state. `merge_findings` numbers the evidence for prompts, checks and citations.
 3. `nodes/plan.py`: `recall` reads the question, `look` searches for it, `plan` asks the model, `act` looks a sub-question up.
 4. `reasoning/chat_model.py`: what a model is sent, and what is read from its reply.
-5. `reasoning/prompts.md`: `plan_evidence` is the prompt of the first call, `correct` that of the second.
+5. `reasoning/prompts.md`: `plan_evidence` is the prompt of the first call, `correct` or `confirm` that of the second.
 6. `nodes/verify.py`: `verify` judges the answer, or the guesses; `correct` asks the model for what is left open.
 7. `verification/answer_check.py`: which sentences of an answer stand, and which citations they keep.
 8. `nodes/answer.py`: `answer` numbers the citations, `remember` saves the round.
 
-One call: the model's reply is an answer, each of its sentences stands, and `after_verify` goes to `answer`. Two calls: the
-reply is a chain of two sub-questions, which are looked up in parallel; `verify` finds them unsolved, since they have no guess,
-and `after_verify` goes to `correct`, whose reply has their answers and the final answer.
-Other files change nothing here: `nodes/approve.py` (a person decides), `nodes/runtime.py` (costs and events), `memory/` (empty
-at the first question), `actions/` (calls the retriever), `context.py` (settings with their defaults).
+One call: `look` finds evidence (`look_first=True`), the model's reply is an answer, each of its sentences stands, and
+`after_verify` goes to `answer` (`allow_draft_answer=True`). Two calls: the reply is a chain of two sub-questions, which are
+looked up in parallel; `verify` finds them unsolved, since they have no guess, and `after_verify` goes to `correct`
+(`max_corrections=1`), whose reply has their answers and the final answer. These settings are defaults (`context.py`).
+A refused sentence, or one that says that something is missing: `after_verify` searches once more, for the question as restated
+and for these sentences, and `verify` runs again. If the answer stands now, there is no second call. If more was found,
+`correct` writes the answer anew. If not, or if a part was streamed, it asks about these sentences only (prompt `confirm`).
+What is refused in the second reply stays in the answer without citations and is listed in `unsupported`.
+Five other files do one thing each: `excerpts.py` cuts the evidence that a model reads, `client.py` adds a JSON schema to the
+prompt, `parsing.py` reads an answer or a chain from the reply, `premise.py` picks the sentences that the verifier reads, and
+`citation_marks.py` numbers the citations. The rest decides nothing at a first question: `nodes/approve.py` (a person decides
+if asked to), `nodes/runtime.py` (costs, events, the settings of the run), `memory/` (earlier rounds), `actions/` (calls the
+retriever), `chain.py` (statuses; an item starts as unsupported).
 """
 
 from __future__ import annotations

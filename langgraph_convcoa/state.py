@@ -63,7 +63,7 @@ class Finding(TypedDict):
     action: str
     documents: list[Document]
     error: str
-    depth: int
+    depth: int  # 0 for the first search for the question; otherwise how often `verify` had run when it was sent, plus 1.
     seconds: float
     repairable: bool
 
@@ -137,7 +137,7 @@ class ConvCoAState(ThreadState, total=False):
     findings: Annotated[list[Finding], operator.add]
     items: list[ChainItem]  # The chain after verification.
     unsolved: list[int]  # Indexes of the open items.
-    refused: list[int]  # Indexes of the sentences of the plan's answer that the verifier refused.
+    refused: list[int]  # Indexes of the sentences of the plan's answer that the verifier refused, or that name a gap.
     searches: list[str]  # Texts to look up once more if the answer is not complete.
     look_ups: Annotated[list[ActionState], EphemeralValue]  # The look-ups that a person has approved, for one step.
     depth: int  # How often the node `verify` has run.

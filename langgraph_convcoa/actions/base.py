@@ -33,7 +33,7 @@ class ActionRequest:
     history: tuple[tuple[str, str], ...] = ()  #: Earlier pairs of question and answer, oldest first.
     k: int = 5  #: Number of pieces of evidence.
     neighbours: int = 0  #: Number of parts of the same document on either side of each piece.
-    depth: int = 1  #: 1 for the first look-up, 2 for the deeper look-up (only if the action `deepens`).
+    depth: int = 1  #: 1 for the first look-up, more for later ones; an action that `deepens` then looks deeper.
     #: The run's settings of this action: the fields of `ConvCoAContext.<name of the action>` that are set.
     settings: Mapping[str, Any] = field(default_factory=dict)
 

@@ -264,7 +264,7 @@ def remember(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, run
         "chain": items,
         "evidence_memory": evidence_memory,
         "usage": total_usage(costs, seconds, len(state["recalled"]), state["reused"]),
-        # The turn is over: nothing of it is left in the next turn's checkpoints.
+        # The turn is over: these fields are emptied now, and `recall` empties the others at the next question.
         "asked_message_id": "",
         "findings": Overwrite([]),
         "recalled": [],

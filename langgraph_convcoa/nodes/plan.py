@@ -1,7 +1,7 @@
 """The nodes up to the evidence: `recall`, `look` and `plan`, the node of each action, and `repair`.
 
-The conversation is empty at the first question. An action of a retriever calls `retriever.ainvoke(question)`. If an action
-refuses its input, such as invalid SQL, `repair` has the model rewrite the input once.
+The conversation is empty at the first question. A retriever gets the sub-question with its guess, `k`, `neighbours` and the
+history. If an action refuses its input, such as invalid SQL, `repair` has the model rewrite the input once.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def recall(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runti
         "recalled": [],
         "reused": 0,
         "messages": asked.removals,
-        # Until the question is planned, it counts as dependent on the conversation.
+        # `self_contained`: the sub-questions are clear without the conversation. Before the plan, a follow-up is not.
         "plan": {"optimized_question": question, "draft_answer": "", "self_contained": not history, "nodes": []},
         "findings": Overwrite([]),
         "items": [],
@@ -257,7 +257,7 @@ def with_earlier_evidence(
 
 
 def plan(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runtime: TurnRuntime) -> Update:
-    """Ask the model once; the sentences of an answer are streamed as they are verified."""
+    """Ask the model for an answer or a chain, once more if the reply is unreadable; stream an answer's verified sentences."""
     call = _PlanCall(parts, state, config, runtime)
     try:
         chain = call.reasoner.plan(call.request, config)

@@ -1,7 +1,8 @@
 """The nodes after the look-ups: `verify` judges, without a model call; `correct` asks the model for what is left open.
 
-If the plan is a chain, its guesses are judged, and its draft of the answer. If the planner answered at once, each sentence of
-the answer is judged. `correct` answers open sub-questions and writes the answer, or corrects the refused sentences.
+If the plan is a chain, its guesses are judged. If the planner answered at once, each sentence of the answer is judged.
+`correct` answers open sub-questions and writes the answer, or corrects the refused sentences. A sub-question is "kept" if the
+evidence supports its guess, and "filled" if it had none and `correct` answered it. `SOLVED`: statuses with an answer.
 """
 
 from __future__ import annotations
@@ -52,7 +53,10 @@ _LIST_MARK = re.compile(rf"{LIST_MARK}\s+")
 
 
 def verify(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runtime: TurnRuntime) -> Update:
-    """Judge every guess and the answer; no model call. An answer that stands becomes the reply."""
+    """Judge the guesses of a chain that are not recalled, or else the sentences of the planner's answer; no model call.
+
+    A chain's draft answer is judged only if all items are kept or recalled. An answer that stands becomes the reply.
+    """
     settings, plan = runtime.context, state["plan"]
     update: Update = {}
     if state["depth"] == 0:
@@ -61,7 +65,6 @@ def verify(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runti
         update = {"findings": Overwrite(findings), "reused": state["reused"] + reused}
     evidence, checker = merge_findings(state["findings"]), parts.checker(state, settings)
     checked: list[CheckedSentence] = []
-    unsolved: list[int] = []
     refused: list[int] = []
     if plan["nodes"]:
         items, unsolved = verify_chain(
@@ -75,13 +78,8 @@ def verify(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runti
         item = _item(found, found.action or next(iter(parts.actions)), plan["optimized_question"])
         if found.error and not found.documents:
             item |= {"status": "failed", "reason": found.error}
-        items, refused = verify_answer(item, checked, checker)
-        if _more_was_found(state):
-            refused = [n for n, sentence in enumerate(checked) if sentence.is_gap or not sentence.stands]
-        # `correct` writes the answer if no draft may stay, if it is missing, or if it was refused and more evidence was found.
-        anew = not settings.allow_draft_answer or (item["evidence"] and not checked)
-        if items and (anew or (refused and _more_was_found(state) and not state["reply"]["shown"])):
-            unsolved, refused = [0], []
+        items = verify_answer(item, checked, checker)
+        unsolved, refused = _unsolved_and_refused(state, settings, items, checked)
     is_whole = bool(checked) and all(sentence.stands for sentence in checked)
     stands = settings.allow_draft_answer and is_whole and not unsolved and not refused
     for index, item in enumerate(items):
@@ -138,24 +136,37 @@ def verify_chain(
     return items, unsolved
 
 
-def verify_answer(item: ChainItem, checked: Sequence[CheckedSentence], checker: Checker) -> tuple[list[ChainItem], list[int]]:
-    """Judge an answer that the planner gave at once: (its chain, indexes of the sentences that it refuses).
-
-    The chain has one item: the question, with the answer as its guess. For small talk, the chain is empty.
-    """
+def verify_answer(item: ChainItem, checked: Sequence[CheckedSentence], checker: Checker) -> list[ChainItem]:
+    """The chain of an answer given at once: one item, the question with the answer as its guess; no item for small talk."""
     plain = " ".join(sentence.plain for sentence in checked)
     item = item | {"guess_answer": plain}
-    if not checked and not item["evidence"]:
-        return [item | {"reason": item["reason"] or "no evidence was found"}], []
     if not checked:
-        return [item | {"reason": "no answer was given"}], []
+        return [item | {"reason": "no answer was given" if item["evidence"] else item["reason"] or "no evidence was found"}]
     if not any(sentence.claims for sentence in checked):
         silent = any(sentence.is_gap for sentence in checked)
-        return [item | {"guess_answer": "", "reason": "the evidence holds no answer"}] if silent else [], []
+        return [item | {"guess_answer": "", "reason": "the evidence holds no answer"}] if silent else []
     weakest = score_claims(item, checked, checker)
-    if failed := [n for n, sentence in enumerate(checked) if not sentence.stands]:
-        return [item | {"reason": f"not verified: “{weakest.plain}” (score {weakest.verdict.score:.2f})"}], failed
-    return [item | {"answer": plain, "status": "kept", "reason": weakest.verdict.quote}], []
+    if not all(sentence.stands for sentence in checked):
+        return [item | {"reason": f"not verified: “{weakest.plain}” (score {weakest.verdict.score:.2f})"}]
+    return [item | {"answer": plain, "status": "kept", "reason": weakest.verdict.quote}]
+
+
+def _unsolved_and_refused(
+    state: ConvCoAState, settings: ConvCoAContext, items: Sequence[ChainItem], checked: Sequence[CheckedSentence]
+) -> tuple[list[int], list[int]]:
+    """What is open in an answer that the planner gave at once: (indexes of items, indexes of sentences).
+
+    - ([0], []): `correct` writes the whole answer. The settings do not allow the planner's answer, or it is missing although
+      there is evidence, or a second search found more for its open sentences and the user has seen none of them.
+    - ([], indexes): `correct` is asked about these sentences. If a second search found more, sentences that name a gap count.
+    - ([], []): nothing is open.
+    """
+    more = _more_was_found(state)
+    open_sentences = [n for n, sentence in enumerate(checked) if not sentence.stands or (more and sentence.is_gap)]
+    is_missing = not checked and any(item["evidence"] for item in items)
+    may_improve = open_sentences and more and not state["reply"]["shown"]
+    writes_all = not settings.allow_draft_answer or is_missing or may_improve
+    return ([0], []) if items and writes_all else ([], open_sentences)
 
 
 def score_claims(item: ChainItem, checked: Sequence[CheckedSentence], checker: Checker) -> CheckedSentence:
@@ -365,9 +376,7 @@ def apply_corrections(
     result = [item.copy() for item in items]
     for open_item in unsolved:
         item = result[open_item.index]
-        correction = given.get(open_item.index)
-        if correction is None:
-            correction = _stand_in(open_item, failure)
+        correction = given.get(open_item.index) or _stand_in(open_item, failure)
         if not correction.supported:
             item |= {"answer": "", "status": "unsupported", "reason": correction.reason or "the evidence holds no answer"}
             continue

@@ -40,10 +40,14 @@ from langgraph_convcoa.reasoning.streaming import AnswerStream, SentenceGate
 from langgraph_convcoa.text.citation_marks import without_marks
 from langgraph_convcoa.text.clean import cut_field, flat
 from langgraph_convcoa.text.words import content_words
+from langgraph_convcoa.verification.premise import Evidence
 from langgraph_convcoa.verification.sentences import renumbered, statements
 
 _log = logging.getLogger(__name__)
-_CONFIRMED_FROM = 2  # Pieces of evidence that the prompt shows for each failed sentence of a draft, cited pieces first.
+_CONFIRMED_FROM, _CONFIRMED_WORDS = 3, 250
+"""For each failed sentence: this many pieces of evidence, cited pieces first, with this many words on average."""
+_PASSAGE_WORDS = 150
+"""Average number of words of an excerpt. Fewer lose facts that answers need; more cost tokens and lengthen answers."""
 _MOST_PIECES, _PIECE_WORDS = 9, 80
 """The prompt for corrections shows at most this many pieces of evidence, with this many words on average."""
 
@@ -143,7 +147,7 @@ def _message(name: str, evidence: Sequence[Excerpt] | None, **values: str) -> Hu
 
 
 def plan_messages(request: PlanRequest) -> list[BaseMessage]:
-    """The messages of the planning call; a planner is trained on them."""
+    """The messages of the planning call; planners are trained on them. An excerpt is a passage's best sentences."""
     values = {
         "question": request.question,
         "actions": _listed(request.actions),
@@ -152,7 +156,7 @@ def plan_messages(request: PlanRequest) -> list[BaseMessage]:
     }
     if request.evidence:
         about = [*(question for question, _ in request.history[-2:]), request.question]
-        shown = excerpts(request.evidence, about)
+        shown = excerpts(request.evidence, about, words=_PASSAGE_WORDS)
         ask = f"\n\n{render('plan_ask', language=values['language']).strip()}" if request.may_ask else ""
         values |= _choice(request.actions) | {"conversation": request.knowledge or "(none)", "ask": ask}
         return [_message("plan_evidence", shown, **values)]
@@ -182,8 +186,8 @@ def plan_again_messages(messages: Sequence[BaseMessage], reply: str) -> list[Bas
 def read_plan(reply: str, request: PlanRequest) -> ActionChain | None:
     """The chain in a model's reply to `plan_messages`; None if it holds none.
 
-    An answer that was shown in part stays, and sub-questions after it are dropped. A clarifying question counts if it may be
-    asked and no answer comes with it; a refusal is no answer.
+    If the reply has a chain and an answer, both are kept, and the chain is looked up. If the user has seen a part of the
+    answer, the chain is dropped. A clarifying question counts if it may be asked and no answer but a refusal comes with it.
     """
     actions, most = list(request.actions), request.max_sub_questions
     chain = parse_chain(without_thought(reply), question=request.question, actions=actions, max_sub_questions=most)
@@ -207,18 +211,22 @@ def correct_messages(request: CorrectRequest, numbers: Sequence[int]) -> list[Ba
     evidence = [request.evidence[number - 1] for number in numbers]
     opened = {item.index: item for item in request.items}
     language = _in_language(request.language)
+    # The evidence for a guess is not cut: otherwise the model would remove true parts of the guess.
+    guessed = [one.text for item in request.items for one in statements(cut_field(item.guess_answer))]
+    kept = [quote for text in guessed for quote in Evidence.of(evidence).quotes(text)]
     if request.draft:
         about = [request.question, " ".join(item.guess_answer for item in request.items)]
         draft = "\n".join(f"({n + 1}) {flat(text)}" if n in opened else text for n, text in enumerate(request.draft))
         question = request.optimized_question or request.question
-        return [_message("confirm", excerpts(evidence, about), question=question, draft=draft, language=language)]
+        shown = excerpts(evidence, about, words=_CONFIRMED_WORDS, keep=kept)
+        return [_message("confirm", shown, question=question, draft=draft, language=language)]
     asked = [item["sub_question"] for item in request.chain]
     about = [*(i.guess_answer for i in request.items), *asked, *(i.sub_question for i in request.items), request.question]
-    supporting = [item["reason"] for item in request.chain if item["status"] in SOLVED]
+    kept += [item["reason"] for item in request.chain if item["status"] in SOLVED]
     places = {str(document.id): number for number, document in enumerate(evidence, 1)}
     message = _message(
         "correct",
-        excerpts(evidence, about, words=_PIECE_WORDS, keep=supporting),
+        excerpts(evidence, about, words=_PIECE_WORDS, keep=kept),
         question=request.question,
         conversation=request.knowledge or "(none)",
         chain="\n".join(_chain_line(n, item, places, n in opened) for n, item in enumerate(request.chain)),

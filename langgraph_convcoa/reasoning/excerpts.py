@@ -15,8 +15,6 @@ from langchain_core.documents import Document
 from langgraph_convcoa.text.clean import flat
 from langgraph_convcoa.text.words import CLOSING, STOPS, Sentence, content_words, sentences
 
-WORDS_A_PASSAGE = 150
-"""Average number of words of a passage. Fewer lose facts that answers need; more cost tokens and lengthen answers."""
 FIRST, LATER = 3, 0.8
 """The first 3 pieces get equal parts of the words. A later piece, which seldom holds the answer, gets 0.8 of a part."""
 ELLIPSIS = "…"
@@ -46,7 +44,7 @@ def excerpts(
     evidence: Sequence[Document],
     about: Sequence[str],
     *,
-    words: int = WORDS_A_PASSAGE,
+    words: int,
     keep: Collection[str] = (),
 ) -> list[Excerpt]:
     """Cut each piece of evidence to the sentences that matter, in their order; … marks what is left out.

@@ -1,7 +1,8 @@
 """The retriever: sparse Hopfield retrieval behind LangChain's interface.
 
-`invoke` makes a `Query` with the state of its question (`query.conversation_state`). `search` bounds and scores the passages
-of a view, the current state of the corpus. The mathematics of the states and scores is in `hopfield.arrays`.
+`invoke` makes a `Query` with the state of its question (`query.conversation_state`). The default model changes no setting, and
+changes the state only if there are earlier turns. `search` scores the passages of a view, the current state of the corpus
+(`search.top_k` has the formula). By default, BM25 is added, and a walk on the evidence graph decides the final order.
 """
 
 from __future__ import annotations
@@ -53,8 +54,9 @@ class HopfieldRetriever(EditableRetriever):
     """Retrieve passages by sparse Hopfield association, in conversation, without a model call (Pan et al. 2024b, section 4).
 
     A passage is a set of patterns: y_0 for the whole passage and one for each window of up to three sentences. Its score for a
-    query state x is w <x, y_0> + sim(z, x), where z is the pattern that the windows return for x. The last 100 turns are a
-    memory too: the state is normalise(x + lambda sparsemax(beta_h x H^T) H).
+    query state x is w <x, y_0> + sim(z, x), where z is the pattern that the windows return for x, plus weighted BM25. The last
+    100 turns are a memory too: the state is normalise(x + lambda sparsemax(beta_h x H^T) H). If there are earlier turns, the
+    default model mixes it with the vector of its query encoder (`StateEncoder`).
 
     A call may override `k`, `history`, `filter`, `score_threshold` and `graph`. With `neighbours=n`, a part of a long document
     is returned with up to n parts before and after it. Its metadata has `part`, [start, end] of the found part in the text.

@@ -48,7 +48,10 @@ class CitationFilter:
     def verbatim(self, text: str) -> str:
         """Take text in which brackets are not marks, such as code. Returns the text held back so far, then this text."""
         held, self._held = self._held, ""
-        return self._show(held) + self._show_plain(text)
+        before = self._show(held)
+        self._unclosed = False
+        self._begun = self._begun or bool(text)
+        return before + text
 
     def close(self) -> str:
         """Return the text held back, without the white space at its end."""
@@ -70,11 +73,6 @@ class CitationFilter:
             shown = shown.lstrip()
             self._begun = bool(shown)
         return shown
-
-    def _show_plain(self, text: str) -> str:
-        self._unclosed = False
-        self._begun = self._begun or bool(text)
-        return text
 
     def _add(self, parts: list[str], text: str) -> None:
         """Append a text, and note whether it ends in an open bracket that further digits may turn into a mark."""
@@ -154,8 +152,8 @@ def kept_marks(text: str, numbers: Collection[int], most: int) -> str:
     return shown + text[position:]
 
 
-def check_citations(text: str, available: int) -> tuple[str, list[int], int]:
-    """Check and renumber the marks of a text: (text, cited indexes in order of first use, number of removed marks)."""
+def renumbered_marks(text: str, available: int) -> tuple[str, list[int], int]:
+    """Apply `CitationFilter` to a whole text: (text, cited indexes in order of first use, number of removed marks)."""
     marks = CitationFilter(available)
-    checked = marks.feed(text) + marks.close()
-    return checked, marks.cited, marks.removed
+    shown = marks.feed(text) + marks.close()
+    return shown, marks.cited, marks.removed

@@ -19,7 +19,7 @@ Weights = tuple[float, float, float]
 """alpha, beta, gamma: the weights of precision, recall and average word length; at least 0, summing to 1."""
 
 PAPER_WEIGHTS: Weights = (0.4, 0.4, 0.2)
-PAPER_THRESHOLD = 0.75  # T of Pan et al. 2024b, section 4 and table 7.
+PAPER_THRESHOLD = 0.75  # T of the word score (Pan et al. 2024b, section 4, table 7). A verifier has a T of its own.
 LETTERS_OF_A_LONG_WORD = 10.0
 """Average word length enters the score as letters / 10, at most 1. Unscaled it would outweigh precision and recall."""
 

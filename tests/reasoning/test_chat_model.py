@@ -150,8 +150,8 @@ def test_sentences_to_confirm_are_shown_in_their_answer_with_the_nearest_evidenc
     found = ours.correct(CorrectRequest("q?", open_, evidence=EVIDENCE, draft=["First.", "Text 3 is it."]))
     assert [(c.index, c.answer) for c in found.corrections] == [(1, "Text 3 it is.")]
     assert "Answer:\nFirst.\n(2) Text 3 is it." in model.prompts[0]
-    assert "\n[2] s3\nText 3." in model.prompts[0]
-    assert model.prompts[0].count("Text ") == 3, "two pieces of evidence"
+    assert "\n[3] s3\nText 3." in model.prompts[0]
+    assert model.prompts[0].count("Text ") == 4, "three pieces of evidence"
 
 
 def test_a_sentence_to_confirm_comes_with_the_evidence_that_it_cites() -> None:

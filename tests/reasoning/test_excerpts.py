@@ -41,6 +41,6 @@ def test_a_part_that_is_no_place_in_the_text_is_passed_over() -> None:
 def test_of_two_versions_of_a_page_one_tells_what_both_hold() -> None:
     menu, fact = "Home Products Support Contact", "The obsolete date must be after the deprecate date."
     old, new = (Document(f"{menu}\n{fact}\nThis is version {n}.") for n in (1, 2))
-    first, second = excerpts([old, new], ["Which date is first?"])
+    first, second = excerpts([old, new], ["Which date is first?"], words=150)
     assert first.text == f"{fact}\nThis is version 1."
     assert second.text == "This is version 2."

@@ -68,7 +68,8 @@ def fetch(stage, mode, question, history=(), *, k, history_weight=0.6, state=Non
         states = StateEncoder(stage.encoder).states([question], [history], history_weight=history_weight, history_beta=1.0)
     else:
         states = state[None]
-    asked = Query([question], [history], states, k, stage.encoder, history_weight=history_weight)
+    weights = {"passage_weight": 1.0, "lexical_weight": 0.0, "lexical_history": 0.0, "history_weight": history_weight}
+    asked = Query([question], [history], states, k, stage.encoder, beta=10.0, history_beta=1.0, **weights)
     return asyncio.run(stage.aview(asked)) if mode == "async" else stage.view(asked)
 
 

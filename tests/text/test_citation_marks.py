@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langgraph_convcoa.text.citation_marks import CitationFilter, check_citations
+from langgraph_convcoa.text.citation_marks import CitationFilter, renumbered_marks
 
 TEXT = st.lists(
     st.sampled_from(
@@ -28,12 +28,12 @@ def test_pieces_join_to_the_whole(text: str, sizes: list[int]) -> None:
         shown += marks.feed(text[position : position + size])
         position += size
     shown += marks.feed(text[position:]) + marks.close()
-    assert (shown, marks.cited, marks.removed) == check_citations(text, 3)
+    assert (shown, marks.cited, marks.removed) == renumbered_marks(text, 3)
 
 
 @given(TEXT)
 def test_every_number_left_is_a_citation(text: str) -> None:
-    checked, cited, _ = check_citations(text, 3)
+    checked, cited, _ = renumbered_marks(text, 3)
     numbers = [int(number) for number in re.findall(r"\[(\d+)\]", checked)]
     assert sorted(set(numbers)) == list(range(1, len(cited) + 1))
     assert len(set(cited)) == len(cited)
@@ -53,7 +53,7 @@ def test_every_number_left_is_a_citation(text: str) -> None:
     ],
 )  # fmt: skip
 def test_examples(text: str, checked: str, cited: list[int], removed: int) -> None:
-    assert check_citations(text, 3) == (checked, cited, removed)
+    assert renumbered_marks(text, 3) == (checked, cited, removed)
 
 
 def test_only_the_numbers_that_were_shown_count() -> None:

@@ -26,7 +26,7 @@ from langgraph_convcoa.reasoning.chat_model import render
 from langgraph_convcoa.reasoning.excerpts import Excerpt, fence
 from langgraph_convcoa.reasoning.models import call_error, status_code
 from langgraph_convcoa.reasoning.parsing import without_thought
-from langgraph_convcoa.text.citation_marks import check_citations
+from langgraph_convcoa.text.citation_marks import renumbered_marks
 from langgraph_convcoa.text.words import sentences
 
 Answerer = Runnable[Turn, Outcome]
@@ -114,7 +114,7 @@ class Asking:
         """Make the outcome of the question. Citations of passages that were not found are removed, as in the graph."""
         answer = answer.strip()
         if self._searched:
-            answer, _, _ = check_citations(answer, len(self._numbers))
+            answer, _, _ = renumbered_marks(answer, len(self._numbers))
         return Outcome(answer, tuple(self._numbers), tuple(chain), self.malformed)
 
     def number(self, document: Document) -> int:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from langgraph_convcoa.reasoning.extractive.query import Query, of_kind
 from langgraph_convcoa.reasoning.extractive.sentence_ranking import Candidate
 from langgraph_convcoa.reasoning.extractive.weights import TOKEN_WEIGHTS
-from langgraph_convcoa.text.citation_marks import check_citations
+from langgraph_convcoa.text.citation_marks import renumbered_marks
 from langgraph_convcoa.text.questions import is_name, is_number
 
 ELLIPSIS = "…"
@@ -129,7 +129,7 @@ def _cut(candidate: Candidate, first: int, last: int) -> str:
     if not tokens[first:last]:
         return ""
     # A [3] in the source would be read as a citation of this answer.
-    text, _, _ = check_citations(candidate.text[tokens[first].start : tokens[last - 1].end], available=0)
+    text, _, _ = renumbered_marks(candidate.text[tokens[first].start : tokens[last - 1].end], available=0)
     if first > 0:
         text = f"{ELLIPSIS}{text}"
     if last < len(tokens):

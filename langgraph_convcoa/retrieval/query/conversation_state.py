@@ -41,12 +41,12 @@ class Query:
     states: Vectors  # Query states, (q, d).
     k: int  # Passages wanted for each question.
     encoder: Encoder
-    beta: float = 10.0
-    passage_weight: float = 1.0
-    lexical_weight: float = 0.0
-    lexical_history: float = 0.0
-    history_weight: float = 0.0
-    history_beta: float = 1.0
+    beta: float
+    passage_weight: float
+    lexical_weight: float
+    lexical_history: float
+    history_weight: float
+    history_beta: float
     filter: Filter | None = None
     score_threshold: float | None = None
     graph: GraphSettings | None = None

@@ -30,7 +30,7 @@ _BESIDE = "index:model"
 _FORMAT = "convcoa retriever model"
 _VERSION = 1
 _CONFIG, _CARD = "config.json", "README.md"
-_WEIGHTS, _QUERY_ENCODER = "model.safetensors", "question_tower.safetensors"
+_WEIGHTS, _QUERY_ENCODER = "model.safetensors", "question_tower.safetensors"  # "Tower": the query encoder's earlier name.
 _SETTINGS = ("beta", "passage_weight", "lexical_weight", "lexical_history", "history_weight", "history_beta")
 _STATE_NAMES = ("state.direct", "state.association", "state.history", "state.gate")
 # Dtypes in an encoder's name, including those of earlier releases.
