@@ -60,7 +60,7 @@ class VerifiedAnswers(AgentMiddleware[VerifiedState, Any, Any]):
 
     The evidence is all that the tools of the conversation returned: the documents of an artifact, or otherwise the text.
     Supported sentences get [n], and the message gets LangChain's citation annotations. The agent's model corrects or confirms
-    the other sentences in one more call. A sentence that is refused again is marked. With `stream_mode="messages"` each
+    the other sentences in one more call. A sentence that is refused again is marked. With `stream_mode="messages"`, each
     sentence appears once it is verified. The default verifier accepts a quarter of false claims (docs/guides/limits.md).
 
     Messages with tool calls, structured output, and answers without any tool result are not changed. The claims of an answer
@@ -189,7 +189,7 @@ class _Answer:
     """One reply of an agent's model, from the request to the verified message."""
 
     def __init__(self, settings: VerifiedAnswers, request: ModelRequest[Any]) -> None:
-        self.config = get_config()  # Of the model's call. In a streamed run it hides the reply, which is shown by sentences.
+        self.config = get_config()  # For the model's call. In a stream, this config hides the reply: a gate shows sentences.
         self.failure = ""  # Why the model gave no corrections.
         self._settings = settings
         turns = history_pairs(request.messages)

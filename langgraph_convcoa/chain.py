@@ -50,7 +50,7 @@ class ActionChain(BaseModel):
         nodes: Steps to look up; empty if the planner already had enough evidence.
         draft_answer: The answer, with [n] for the n-th piece of evidence.
         self_contained: Whether the sub-questions can be understood without the conversation; if not, actions get the history.
-        clarification: A question back to the user, if nothing settles what the question means; then there is no answer.
+        clarification: A clarifying question, if nothing settles what the question means; then there is no answer.
     """
 
     model_config = ConfigDict(frozen=True)

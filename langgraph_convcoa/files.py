@@ -45,7 +45,7 @@ def replacing_folder(target: str | Path) -> Iterator[Path]:
     """Yield an empty folder beside the target. It replaces the target when the block ends without an error.
 
     Its files get the permissions of the umask. Only one process at a time may replace a folder. If a process was killed, the
-    next call restores the target or removes the remains. On an error the target does not change.
+    next call restores the target or removes the remains. On an error, the target does not change.
     """
     target = Path(target)
     partial, old = target.with_name(f".{target.name}.partial"), target.with_name(f".{target.name}.old")
@@ -169,7 +169,7 @@ def sqlite_connection(
 ) -> Iterator[sqlite3.Connection]:
     """Open an SQLite file for the block and close it after the block.
 
-    The transaction is committed at the end of the block and rolled back on an error. With `autocommit` the block commits its
+    The transaction is committed at the end of the block and rolled back on an error. With `autocommit`, the block commits its
     own transactions; a transaction that is left open is rolled back. `error` turns an `sqlite3.Error`, or the
     `UnicodeDecodeError` of damaged text, into the error that is raised.
     """

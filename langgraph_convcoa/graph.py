@@ -211,7 +211,7 @@ def after_approve(parts: GraphParts, state: ConvCoAState) -> list[Send] | str:
 def _planned(parts: GraphParts, state: ConvCoAState) -> list[Send] | str:
     """Route each sub-question that is neither recalled nor looked up to its action; an empty chain stands for the question.
 
-    If none is left, the answer is verified. A question back to the user is not verified.
+    If none is left, the answer is verified. A clarifying question is not verified.
     """
     settings, made = parts.settings(), state["plan"]
     question = chain_item(next(iter(parts.actions)), made["optimized_question"])
@@ -229,7 +229,7 @@ def after_verify(parts: GraphParts, state: ConvCoAState) -> list[Send] | str:
     settings = parts.settings()
     if settings.max_corrections:
         first = state["depth"] == 1
-        # Only a model can rewrite the input of an action (`repairs`), such as SQL. Without one, another action is asked.
+        # Only a model can rewrite the input of an action (`repairs`), such as SQL. Without a model, another action is asked.
         has_model = parts.reasoner("repair", settings).uses_model
         if first and has_model and any(parts.actions[item.action].repairs for item in plan.broken_inputs(state)):
             return "repair"

@@ -21,7 +21,7 @@ from langgraph.channels import EphemeralValue
 from langgraph.graph.message import add_messages
 from langgraph.runtime import Runtime, get_runtime
 from pydantic import Field
-from typing_extensions import TypedDict  # pydantic, which makes Studio's schemas, wants this one before Python 3.12
+from typing_extensions import TypedDict  # pydantic, which makes Studio's schemas, needs this TypedDict before Python 3.12
 
 from langgraph_convcoa.actions.runner import ActionRunner
 from langgraph_convcoa.chain import ChainItem
@@ -100,7 +100,7 @@ class ConvCoAInput(TypedDict, total=False):
 class ConvCoAOutput(TypedDict, total=False):
     """The output, with the conversation as messages.
 
-    If the turn asks back, `clarification` and `answer` are the question to the user; otherwise `clarification` is "".
+    If the turn asks a clarifying question, `clarification` and `answer` are this question. Otherwise `clarification` is "".
     """
 
     answer: str
@@ -125,7 +125,7 @@ class ConvCoAState(ThreadState, total=False):
     # Lives for one step: a later turn given as messages must not read an old question.
     question: Annotated[str, EphemeralValue]
     asked: str  # The question.
-    asked_back: str  # If `asked` answers a question back: the earlier question and the question back. Otherwise "".
+    asked_back: str  # The earlier question and the clarifying question that `asked` answers; "" if it answers none.
     asked_message_id: str
     approve: list[str]  # Names of actions and nodes that a person approves.
     history: list[tuple[str, str]]
@@ -162,17 +162,17 @@ class ActionState(TypedDict):
 
 
 def question_of(state: ConvCoAState) -> str:
-    """The question of the turn, with the earlier question and the question back if the user's message answers one."""
+    """The user's question. If it answers a clarifying question, that and the earlier question stand in front of it."""
     return "\n".join(filter(None, (state.get("asked_back"), state["asked"])))
 
 
 def clarification_of(plan: Plan) -> str:
-    """The question back to the user, if the plan is nothing else; otherwise ""."""
+    """The clarifying question, if the plan has neither steps nor an answer; otherwise ""."""
     return "" if plan["nodes"] or plan["draft_answer"] else plan.get("clarification", "")
 
 
 def pairs_of(state: ConvCoAState | ActionState) -> list[tuple[str, str]]:
-    """The history as tuples; a checkpoint returns lists."""
+    """The history as tuples: a checkpoint turns tuples into lists."""
     return [(question, answer) for question, answer in state["history"]]
 
 
@@ -242,7 +242,7 @@ def merge_findings(findings: Sequence[Finding]) -> TurnEvidence:
 
 
 def _with_own_id(document: Document, texts: dict[str, str], ids: dict[tuple[str, str], str]) -> Document:
-    """The document, with the id of an equal document, or a new id if another text has its id."""
+    """The document under the id of an equal document. If another text has its id, the document gets a new id."""
     title = str(document.metadata.get("title") or "")
     id_ = wanted = ids.setdefault((title, document.page_content), str(document.id))
     number = 1
@@ -283,7 +283,7 @@ class GraphParts:
     def gate(
         self, state: ConvCoAState, settings: ConvCoAContext, config: RunnableConfig, reviewed: set[str]
     ) -> SentenceGate | None:
-        """The gate that streams the answer; None without a stream of messages, or if a person approves a `reviewed` node."""
+        """The gate that streams the answer. None if nobody follows the messages, or if a person approves a `reviewed` node."""
         if not is_followed(config) or reviewed & {*state["approve"]}:
             return None
         return SentenceGate(self.checker(state, settings), show, state["reply"]["message_id"])

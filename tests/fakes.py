@@ -55,7 +55,7 @@ VAGUE, BACK = "When was it described or introduced?", "Do you mean the Hopfield 
 
 
 def asking(clarification: str = BACK, **more: Any) -> str:
-    """A planner's reply that asks the user a question back, for example after the question `VAGUE`."""
+    """A planner's reply that asks a clarifying question, for example after the question `VAGUE`."""
     return json.dumps({**json.loads(direct("")), "clarification": clarification, **more})
 
 

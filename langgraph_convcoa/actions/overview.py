@@ -309,11 +309,11 @@ class Collection:
             return [frozenset()] * len(self.entries)
         passages = self.view.fetch([entry.numbers[0] for entry in self.entries])
         lines = [passage.document.page_content.strip().partition("\n")[0] for passage in passages]
-        # A long line is ordinary text. In a PDF its beginning may still be the heading.
+        # A long line is ordinary text. In a PDF, its beginning may still be the heading.
         return [_words(line if len(line) <= _LONGEST_TITLE else line[: _LONGEST_TITLE // 2]) for line in lines]
 
     def having(self, text: str) -> list[Entry]:
-        """The documents that have all words of a text in title, file name, metadata or heading; all if it has no words."""
+        """The documents that have all words of a text in title, file name, metadata or heading; all if there are no words."""
         words = _words(text)
         if not words:
             return list(self.entries)

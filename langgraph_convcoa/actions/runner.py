@@ -193,7 +193,7 @@ def _best_sentence(text: str, question: str) -> str:
 
 
 def _run(work: Coroutine[Any, Any, _T]) -> _T:
-    """Run a coroutine on the event loop of this process, which runs in a daemon thread and is started at first use."""
+    """Run a coroutine on the event loop of this process. The loop runs in a daemon thread and is started at first use."""
     # The loop is never stopped: at the program's end its thread would free torch's tensors, which may abort the program.
     process = os.getpid()
     with _lock:

@@ -46,7 +46,7 @@ class _ErrorLineGroup(TyperGroup):
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name not in self.commands:
-            # For an unknown name all commands are loaded, so that the error can suggest a similar name.
+            # For an unknown name, all commands are loaded, so that the error can suggest a similar name.
             for name in [cmd_name] if cmd_name in _COMMANDS else _COMMANDS:
                 self.add_command(_command(name), name)
         return super().get_command(ctx, cmd_name)
@@ -127,7 +127,7 @@ def main() -> None:
     """Entry point of the command."""
     import warnings
 
-    # By default garbage is collected after 700 new objects, which takes a fifth of the time that a command needs to start.
+    # By default, garbage is collected after 700 new objects. This takes a fifth of the time that a command needs to start.
     gc.set_threshold(50_000, *gc.get_threshold()[1:])
     # Waiting threads of torch must not spin: they slow a busy machine. Torch reads both variables when it is loaded.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")

@@ -44,7 +44,7 @@ def ask(
 ) -> None:
     """Answer one question.
 
-    With --thread the question joins a stored conversation. After an interruption, ask it again to resume the turn.
+    With --thread, the question joins a stored conversation. After an interruption, ask it again to resume the turn.
 
     [bold]Examples[/bold]
       convcoa ask "Who introduced sparsemax?" --docs demo
@@ -93,8 +93,8 @@ def demo() -> None:
 def chat(options: ConversationOptions, as_json: AsJson = False) -> None:
     r"""Hold a conversation; from a pipe, every line is a question.
 
-    Ctrl-C stops a turn and keeps the conversation, Ctrl-D leaves, /help shows the commands. With --json each turn is one
-    line of JSON. At a terminal the conversation is kept in the user's own store, from a pipe only with --thread or --store.
+    Ctrl-C stops a turn and keeps the conversation, Ctrl-D leaves, /help shows the commands. With --json, each turn is one
+    line of JSON. At a terminal, the conversation is kept in the user's own store, from a pipe only with --thread or --store.
 
     [bold]Examples[/bold]
       convcoa chat --docs demo

@@ -171,7 +171,7 @@ class TurnView:
         return ask_decisions(request, self._err)
 
     def finish(self, output: Mapping[str, Any], *, goes_on: bool = True) -> None:
-        """Show the answer if it was not streamed, its citations, and the cost of the turn. `goes_on`: another may follow."""
+        """Show the answer if it was not streamed, its citations, and the cost of the turn. `goes_on`: a turn may follow."""
         self._quiet()
         answer, streamed = str(output.get("answer") or ""), "".join(self._streamed)
         self._end_line()
@@ -185,7 +185,7 @@ class TurnView:
         if output.get("clarification"):
             how = "the next message of this conversation is read as its answer"
             how = how if goes_on else "to answer it, use convcoa chat, or ask and answer with the same --thread NAME"
-            self._err.print(Text(f"a question back: {how}", style="yellow"))
+            self._err.print(Text(f"a clarifying question: {how}", style="yellow"))
         for sentence in self._doubts:
             self._err.print(Text(f"no evidence supports: {one_line(sentence)}", style="yellow"))
         if usage := output.get("usage"):

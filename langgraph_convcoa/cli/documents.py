@@ -43,7 +43,7 @@ def open_retriever(
     elif not is_index(docs):
         check_not_shards(Path(docs))
         documents = load_documents(documents_path(docs), progress=progress, max_bytes=int(max_mb * 1e6))
-    # Imported after the documents are read: the import takes seconds, and a wrong path should fail at once.
+    # The import comes after the documents are read: it takes seconds, and a wrong path should fail at once.
     from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 
     if documents is None:

@@ -132,9 +132,9 @@ def qa(
 ) -> None:
     """Ask questions over a whole corpus, and measure the answers of methods: quality, calls, tokens, seconds.
 
-    Every method answers the same conversations with the same model, retriever and k, with its own earlier answers in the
-    history; the others are tested against the first. Report, answers and model replies are kept in a folder. The same command
-    resumes a run that was stopped, and pays for no reply twice. A question that fails is counted, and the run continues.
+    Every method answers the same conversations with the same model, retriever and k. Its history has its own earlier answers.
+    All methods are tested against the first. Report, answers and model replies are kept in a folder. The same command resumes
+    a run that was stopped, and pays for no reply twice. A question that fails is counted, and the run continues.
 
     A row of queries.jsonl has an id and a question, and if known an answer (or answers), a conversation_id, a history (pairs
     of question and answer), gold (passage ids) and a split; a row of corpus.jsonl an id and a text.
@@ -174,7 +174,7 @@ def verification(
     verifiers: Annotated[str, option("A,B", "default, lexical, CrossEncoders, or trained files.")] = "default,lexical",
     as_json: AsJson = False,
 ) -> None:
-    """Show how many true and false claims verifiers accept, by kind: with AUC, calibration, and milliseconds per claim.
+    """Show how many true and false claims of each kind verifiers accept, and their AUC, calibration and time per claim.
 
     [bold]Examples[/bold]
       convcoa evaluate verification

@@ -63,7 +63,7 @@ def index(
     """Read documents into an index, which later searches open at once.
 
     To continue after a stop, run it again. Changed documents are replaced; --prune deletes those that PATH no longer has.
-    With several PATHs the id of a document begins with its PATH. Several commands may load into an engine (--to) at a time.
+    With several PATHs, the id of a document begins with its PATH. Several commands may load into an engine (--to) at a time.
 
     [bold]Examples[/bold]
       convcoa index papers/ --out papers.index
@@ -273,7 +273,7 @@ def search(
 ) -> None:
     """Find the passages that fit a question best, without answering it.
 
-    Without PATH the index that CONVCOA_INDEX names is searched.
+    Without PATH, the index that CONVCOA_INDEX names is searched.
 
     [bold]Examples[/bold]
       convcoa search demo "capacity of a Hopfield network" -k 3

@@ -58,7 +58,7 @@ def serve(
     user_header: Annotated[str, option("NAME", "Header in which a reverse proxy names the user.", show_default=False)] = "",
     trusted_proxy: Annotated[list[str] | None, option("ADDRESS", "Address or network of the proxy; may be repeated.")] = None,
     allow_host: AllowHost = None,
-    allow_origin: Annotated[list[str] | None, option("URL", "Another page that may call; may be repeated.")] = None,
+    allow_origin: Annotated[list[str] | None, option("URL", "Other origin that may call the server; may be repeated.")] = None,
     max_upload_mb: Annotated[float, option("N", "The most megabytes of one upload.", min=0.001, max=1e6)] = UPLOAD_BYTES / 1e6,
     open_page: Annotated[bool, option(None, "Open the page in the browser.", "--open")] = False,
 ) -> None:
@@ -90,7 +90,7 @@ def serve(
         origins=frozenset(origin.rstrip("/") for origin in allow_origin or []),
         max_upload=int(max_upload_mb * 1e6),
     )
-    # Imported after the access is checked: the import takes seconds.
+    # The import comes after the access is checked: it takes seconds.
     from langgraph_convcoa.server.app import ConvCoAServer, address_of, listen
 
     # Take the port first: encoding the documents may take minutes.
@@ -101,7 +101,7 @@ def serve(
         def announce() -> None:
             typer.echo(f"convcoa is at {url}  (Ctrl-C ends it)")
             if open_page:
-                # In a thread, since a browser in the terminal would block the server.
+                # The browser is opened in a thread, since a browser in the terminal would block the server.
                 threading.Thread(target=webbrowser.open, args=(url,), daemon=True).start()
 
         try:
@@ -124,7 +124,7 @@ def _served(options: ServeOptions, access: Access) -> tuple[Any, Any, list[Any]]
     single: Any = models[0] if models else None
     basis = Basis(replace(options, model=single), default_store() if options.store is None else options.store)
     for name in models[1:]:
-        # Each model is loaded now only to raise its errors. A run loads its model again.
+        # Load each model now, so that its errors are raised at the start. A run loads its model again.
         load_chat_model(name, base_url=options.base_url)
     shown = _collections(options, basis)
     encoder = next((one.retriever.encoder for one in shown if one.retriever is not None), None) or default_encoder()
@@ -191,10 +191,10 @@ def mcp(
     token: Token = "",
     allow_host: AllowHost = None,
 ) -> None:
-    """Serve your documents to MCP clients, such as Claude Desktop: the tools search and ask, and passages as resources.
+    """Serve your documents to MCP clients, such as Claude Desktop. The tools are `search` and `ask`; passages are resources.
 
-    A client starts this command and talks to it over standard input and output. With --http it is a server. Without --store,
-    conversations last until the command ends. Questions without a thread go to --thread. An index opens at once, but
+    A client starts this command and talks to it over standard input and output. With --http, it is a server. Without --store,
+    conversations last until the command ends. Questions that name no thread join --thread. An index opens at once, but
     documents may have to be encoded first. The command needs the extra `mcp`.
 
     [bold]Examples[/bold]

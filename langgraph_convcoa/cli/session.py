@@ -151,7 +151,7 @@ class Basis:
 
             pages = None if self.options.no_cache else cache_folder() / "web.sqlite"
             encoder = None if retriever is None else retriever.encoder
-            # Added after the tables: without a model, a question that fits no description goes to the first action.
+            # The web comes after the tables: without a model, a question that fits no description goes to the first action.
             actions.append(WebQuerying(self.search, encoder=encoder, cache=pages))
         # The address of the model server also applies to a model that the context of a run names.
         url = self.options.base_url

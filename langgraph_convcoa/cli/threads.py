@@ -110,7 +110,7 @@ def import_thread(
       convcoa threads import thesis.json --thread copy --store chats.sqlite
     """
     data = read_thread_file(file)
-    # Checked before a store is made for the conversation.
+    # The file is checked before a store is made for the conversation.
     file_as_values(data)
     with _opened(store, made=True) as threads:
         name = threads.add(data, thread)

@@ -90,7 +90,7 @@ def train(
 ) -> None:
     """Train a model for the retriever on conversations; a split "dev" of the data is left out.
 
-    Without --head a query encoder is trained: a copy of the encoder, which reads the earlier turns too. Indexed passages
+    Without --head, a query encoder is trained: a copy of the encoder, which reads the earlier turns too. Indexed passages
     do not change. Ctrl-C stops after the current step; run it again with --resume to finish. It needs the extra `train`.
 
     [bold]Examples[/bold]
@@ -100,7 +100,7 @@ def train(
       convcoa train data/mine --out my.reranker --reranker --start reranker
       convcoa evaluate retrieval data/mine --model my.model
     """
-    # Checked before transformers' Trainer is imported, because that import fails without accelerate.
+    # Packages are checked before transformers' Trainer is imported, because that import fails without accelerate.
     require("training", "train", "accelerate", *(["tensorboard"] if logs is not None else []))
     settings = options.settings()
     from langgraph_convcoa.cli.documents import open_cache
@@ -189,7 +189,7 @@ def train_verifier(
 ) -> None:
     """Train a verifier on labelled claims: true and false sentences about a passage.
 
-    It starts from the package's verifier, so a few hundred claims of your own documents help. On two cores a step takes
+    It starts from the package's verifier, so a few hundred claims of your own documents help. On two cores, a step takes
     one to three seconds. A training that was stopped is resumed with --resume. It needs the extra `train`.
 
     [bold]Examples[/bold]
@@ -324,7 +324,7 @@ def train_planner(
 
 
 def _turns(data: list[Path], *, own: bool) -> Dataset:
-    """The training parts of all data as one data set. With `own` the data must have passages."""
+    """The training parts of all data as one data set. With `own`, the data must have passages."""
     from langgraph_convcoa.datasets.queries import Dataset, split_part
     from langgraph_convcoa.datasets.read import load_dataset
     from langgraph_convcoa.training.data import add_passages

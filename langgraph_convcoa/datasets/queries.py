@@ -1,4 +1,4 @@
-"""The classes `Query` and `Dataset`, and the training and development parts of a data set, which share no conversation."""
+"""The classes `Query` and `Dataset`. The training and the development part of a data set share no conversation."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def split_part(dataset: Dataset, part: Part, *, dev_share: float = DEV_SHARE) ->
     """The training or the development part. Raises InputError if it is empty.
 
     If the data has a split "dev", the training part has the queries of "train" and those without a split, except the
-    conversations of "dev". Otherwise a hash of the id puts the share `dev_share` of the conversations into "dev".
+    conversations of "dev". Otherwise, a hash of the id puts the share `dev_share` of the conversations into "dev".
     """
     dev = [query for query in dataset.queries if query.split == "dev"]
     trainable = [query for query in dataset.queries if query.split in ("train", "")]

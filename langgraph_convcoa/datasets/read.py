@@ -54,7 +54,7 @@ def load_dataset(
     Args:
         path: A folder, or a file in a published format.
         split: Only queries of this split; all when None.
-        max_passages: Keep about this many passages in memory: the gold ones and the first others.
+        max_passages: Keep about this many passages in memory: the gold passages and the first others.
         passages: "optional" also reads questions without passages; the corpus is empty then.
 
     Raises InputError if the format is not known, a file cannot be read, a row is wrong or its id occurs twice (the message has
@@ -140,7 +140,7 @@ def _read_queries(path: Path) -> Iterator[Query]:
 
 
 def _unique(queries: Iterable[Query]) -> list[Query]:
-    """The queries as a list. Raises InputError, which names both places, if an id occurs twice."""
+    """The queries as a list. If an id occurs twice, the InputError names both places."""
     seen: dict[str, Query] = {}
     for query in queries:
         if query.id in seen:
@@ -188,7 +188,7 @@ def stream_passages(path: str | Path) -> Iterator[Document]:
     r"""The passages of a file, or of all passage files in a folder and its subfolders, one after the other.
 
     A passage file is JSON Lines of {"id" or "_id", "title", "text" or "contents"}, or a TSV with those names in its first
-    line. In a folder with a `corpus.jsonl` only that file is read. Questions are never read. Equal ids are not checked.
+    line. In a folder with a `corpus.jsonl`, only that file is read. Questions are never read. Equal ids are not checked.
     """
     place = Path(path)
     if not place.exists():
@@ -211,7 +211,7 @@ def collect_passages(
 ) -> list[Document]:
     """The passages of passage files (`files`) and of question files (`carried`), each id once.
 
-    With a limit, about that many passages are kept: the wanted ones (by id, or by page of QReCC) and the first others.
+    With a limit, about that many passages are kept: those wanted (by id, or by page of QReCC) and the first others.
     """
     kept: dict[str, Document] = {}
     places: dict[str, str] = {}

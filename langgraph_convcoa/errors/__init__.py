@@ -32,7 +32,7 @@ _QUOTED = (
     r"[bru]?\"(?:[^\"\\]|\\.){0,4000}(?:\"|\\?$)|[bru]?'(?:[^'\\]|\\.){0,4000}(?:'|\\?$)|\{[^{}\n]{1,200}\}"
 )
 _PLAIN = r"[^\s\"'][^\s]*?(?=[\"'\]})>,;.:]*(?:\s|$))"
-# In YAML a tag, an anchor or the mark of a block may stand before a value.
+# In YAML, a tag, an anchor or the mark of a block may stand before a value.
 _TAG = r"(?:(?:!{1,2}[\w:/.,-]{0,40}|&\w{1,40}|[|>][+-]?\d?)\s{1,40})?"
 _VALUE = rf"(?!\[hidden\]){_TAG}(?:{_QUOTED}|{_PLAIN})"
 _IS = r"(?:\\{0,4}[\"']\s{0,5}(?:[:=,]|=>)|\s{0,5}(?:[:=]|=>|%3[aAdD]))\s{0,5}"
@@ -120,7 +120,7 @@ class ThreadBusyError(StoreError):
 def first_line(error: BaseException, secrets: Collection[str] = (), *, named: bool = False) -> str:
     r"""The first line of an error's message, without secrets; the name of its class if there is no message.
 
-    `secrets` and all that looks like a secret are hidden. With `named` the name of the class stands before the message.
+    `secrets` and all that looks like a secret are hidden. With `named`, the name of the class stands before the message.
 
     Example:
         >>> first_line(KeyError()), first_line(ValueError("It is full.\nTry again."), named=True)

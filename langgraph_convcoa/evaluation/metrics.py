@@ -1,6 +1,6 @@
 """Metrics of answers and rankings, and tests of significance.
 
-The relevance of a ranked document is binary; an id counts once, at its first place. Without a gold id all metrics of rankings
+The relevance of a ranked document is binary; an id counts once, at its first place. Without a gold id, all metrics of rankings
 raise ValueError, except `reciprocal_rank`. Intervals and tests are over conversations, whose questions are similar.
 """
 
@@ -145,8 +145,8 @@ def bootstrap_interval(samples: Sequence[Sample], *, resamples: int = 2000, seed
 def paired_test(differences: Sequence[Sample], *, resamples: int = 9999, seed: int = 0) -> Numbers:
     """Two-sided paired randomisation test that the macro mean of the differences (the mean of the sources' means) is 0.
 
-    Under the null hypothesis the two methods are exchangeable, so that the signs of a conversation's differences can be
-    flipped together (Smucker et al. 2007). With few conversations all signs are tried, else `resamples` random draws.
+    Under the null hypothesis, the two methods are exchangeable, so that the signs of a conversation's differences can be
+    flipped together (Smucker et al. 2007). With few conversations, all signs are tried; else `resamples` random draws.
 
     `differences` are one method's measures minus the other's, for each source. Returns p, (m,); p is 1 without a difference.
     """
@@ -156,12 +156,12 @@ def paired_test(differences: Sequence[Sample], *, resamples: int = 9999, seed: i
     for measure, column in enumerate(shares.T):
         # Conversations without a difference change nothing, whatever their sign.
         moved = column[column != 0]
-        # With one conversation both signs give an equally large sum.
+        # With one conversation, both signs give an equally large sum.
         if len(moved) < 2:
             continue
         test = stats.permutation_test(
             (moved / np.abs(moved).max(),),
-            # Rounded: the same terms in another order must give the same sum.
+            # Sums are rounded, because the same terms in another order must give the same sum.
             lambda values, axis=-1: np.round(np.sum(values, axis=axis), _DIGITS),
             permutation_type="samples",
             vectorized=True,

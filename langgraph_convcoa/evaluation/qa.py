@@ -55,7 +55,7 @@ class RunPlan:
     run: RunSettings = field(default_factory=RunSettings)
     out: str | Path | None = None  # the run's folder; when None, a folder in `RUNS` named after data, model and settings
     fresh: bool = False  # start again if the folder holds a run
-    retry_failed: bool = False  # ask the failed questions, and the later ones of their conversations, again
+    retry_failed: bool = False  # ask the failed questions again, and the later questions of their conversations
 
     def __post_init__(self) -> None:
         check_least(self, sample=1, k=1)
@@ -91,7 +91,7 @@ def evaluate_methods(
         if searches and retriever is None and dataset.corpus:
             retriever = HopfieldRetriever.from_documents(dataset.corpus, encoder=encoder, cache=cache, progress=progress)
         kept = None if model is None else keep_replies(model, folder.replies)
-        # With the method's own answers in the history, the next question would be read as the reply to a question back.
+        # With the method's own answers in the history, the next question would be read as the reply to a clarifying question.
         kit = Kit(kept, retriever, k=plan.k, settings=ConvCoAContext(k=plan.k, ask_back=plan.run.gold_history))
         made = {name: make_method(name, kit, methods) for name in chosen}
         remembering = {name for name, method in chosen.items() if method.remembers}

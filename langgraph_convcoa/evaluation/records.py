@@ -143,7 +143,7 @@ def own_history(question: Query, earlier: Sequence[Query], answers: Mapping[str,
     """
     pairs: list[tuple[str, str]] = []
     before = len(earlier)
-    # From the last pair to the first, so that a question that was asked twice gets the answer of the right turn.
+    # The pairs are read from the last to the first, so that a repeated question gets the answer of the right turn.
     for asked, gold in reversed(question.history):
         place = next((n for n in range(before - 1, -1, -1) if _plain(earlier[n].question) == _plain(asked)), None)
         if place is None:

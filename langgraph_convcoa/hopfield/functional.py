@@ -44,7 +44,7 @@ def check_activation(name: str) -> Activation:
 def sparsemax(scores: Tensor, *, beta: float | Tensor = 1.0, mask: Tensor | None = None) -> Tensor:
     """The Euclidean projection of `beta * scores` on the simplex (Martins & Astudillo 2016; Pan et al. 2024b, section 4).
 
-    Arguments are as for `associate`. At beta = 0 all weights are equal; at infinity the largest scores share the weight.
+    Arguments are as for `associate`. At beta = 0, all weights are equal; at infinity, the largest scores share the weight.
 
     Example:
         >>> sparsemax(torch.tensor([1.0, 0.5, -0.5])).tolist()
@@ -225,7 +225,7 @@ def converge(step: Callable[[Tensor], Tensor], state: Tensor, *, max_steps: int 
         moved = torch.linalg.vector_norm((after - state).detach(), dim=-1, keepdim=True)
         state = torch.where(active, after, state)
         steps = steps + active
-        # Written so that a NaN never counts as converged.
+        # With `~(moved <= eps)`, a NaN never counts as converged.
         active = active & ~(moved <= eps)
         if not active.any():
             break

@@ -120,7 +120,7 @@ class DynamicHistory:
         self._frequencies: Counter[str] = Counter()
 
     def update(self, triple: Triple, vector: Vectors) -> None:
-        """Add a triple with its text's vector, (d,); beyond the capacity, drop the one with the lowest weight (eq. 11-14)."""
+        """Add a triple with its text's vector, (d,). Beyond the capacity, drop the triple of lowest weight (eq. 11-14)."""
         pattern = vector
         words = dict.fromkeys(content_words(triple.text), 1.0)
         if self.triples:
@@ -231,7 +231,7 @@ class ConversationMemory:
 def _history(
     knowledge: ContextualKnowledgeSet, pairs: Sequence[tuple[str, str]], found: Sequence[Recalled]
 ) -> list[tuple[str, str]]:
-    """All turns of a short conversation. In a long one, the earlier turns on the question's topic and then the last turns."""
+    """All turns of a short conversation. For a long one, earlier turns on the question's topic, then the last turns."""
     if len(knowledge.rounds) <= _PAIRS:
         return list(pairs)
     recent = list(pairs)[-_RECENT_PAIRS:]

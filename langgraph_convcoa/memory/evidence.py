@@ -36,7 +36,7 @@ class RememberedEvidence(TypedDict):
 def remember_evidence(
     memory: Sequence[RememberedEvidence], found: Iterable[Document], number: int, capacity: int
 ) -> list[RememberedEvidence]:
-    """Add documents to the memory: M_t of eq. 2, oldest first, each text once. Beyond the capacity the oldest are dropped.
+    """Add documents to the memory: M_t of eq. 2, oldest first, each text once. Beyond the capacity, the oldest are dropped.
 
     `found` holds the documents of round `number`, best first.
     """
@@ -123,9 +123,9 @@ def recall_answers(
 ) -> list[RecalledAnswer]:
     """Find the sub-questions that an earlier round answered. If several rounds did, the latest one is used.
 
-    An answer counts if the same action found it and evidence supported it. A recalled answer does not count, so the age of an
-    answer is the age of its retrieval. Answers older than `max_age` seconds are stale. `asked` holds (index, action,
-    self-contained sub-question), and `evidence` holds the full texts.
+    An earlier answer is used if the same action found it, evidence supported it, and it is at most `max_age` seconds old. An
+    answer that was itself recalled is not used, so that no answer looks newer than its retrieval. `asked` holds (index,
+    action, self-contained sub-question), and `evidence` holds the full texts.
     """
     earliest = -math.inf if max_age is None else (now or datetime.now(UTC)).timestamp() - max_age
     known = list(_known(rounds, earliest))
@@ -173,7 +173,7 @@ def _seconds(time: str) -> float:
 
 
 def _documents(item: ChainItem, entry: Round, texts: dict[tuple[str, int], RememberedEvidence]) -> list[Document]:
-    """The evidence of an item that is still stored. Empty if the first document, which supports the answer, is not stored."""
+    """The evidence of an item, as far as it is stored. Empty if its first document, which supports the answer, is missing."""
     extra = entry["convcoa"]
     quotes: dict[str, Citation] = {c["id"]: c for c in (*extra["citations"], *(extra.get("evidence") or []))}
     documents = []

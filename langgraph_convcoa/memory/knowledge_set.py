@@ -18,7 +18,7 @@ from langgraph_convcoa.text.words import sentences
 
 ROOT = "Contextual knowledge set"
 EXTRA = "convcoa"
-CLARIFICATION = "clarification"  # The key in `additional_kwargs` that marks a message as a question back to the user.
+CLARIFICATION = "clarification"  # The key in `additional_kwargs` that marks a message as a clarifying question.
 _LAST_CHARACTERS, _EARLIER_CHARACTERS = 1200, 400
 """Maximum number of characters of a text in a view: in the last round, and in an earlier round."""
 
@@ -39,7 +39,7 @@ class RoundExtra(TypedDict):
     time: str
     evidence: NotRequired[list[Citation]]  # Evidence of items that the answer does not cite.
     unsupported: NotRequired[list[str]]  # Sentences of the answer that no evidence supports.
-    asked_back: NotRequired[str]  # If the question answers a question back: the earlier question, and the question back.
+    asked_back: NotRequired[str]  # The earlier question and the clarifying question that the question answers.
     rating: NotRequired[str]  # The user's rating of the answer: "up" or "down".
 
 
@@ -115,7 +115,7 @@ class ContextualKnowledgeSet:
         self.rounds = [*self.rounds, entry]
 
     def without_question_back(self) -> ContextualKnowledgeSet:
-        """The set without a last round that only asked back: the next round replaces it."""
+        """The set without its last round if that is a clarifying question: the next round replaces it."""
         return ContextualKnowledgeSet(entry for entry in self.rounds if not asks_back(entry))
 
     def rate(self, number: int, rating: str) -> None:
@@ -174,25 +174,25 @@ class ContextualKnowledgeSet:
 
 
 def asks_back(entry: Round) -> bool:
-    """Whether the answer of a round is a question back to the user."""
+    """Whether the answer of a round is a clarifying question."""
     return any(item.get("status") == "asked" for item in entry["convcoa"]["chain"]) if "convcoa" in entry else False
 
 
 def told_question(entry: Round) -> str:
-    """The question of a round for a person to read: a question back in it is named."""
+    """The question of a round for a person to read. A clarifying question in it stands in brackets."""
     whole, back = entry["original_question"], entry["convcoa"].get("asked_back", "") if "convcoa" in entry else ""
     earlier, _, asked = back.rpartition("\n")
     return f"{earlier} (asked back: {asked}) {whole.removeprefix(back).strip()}" if back else whole
 
 
 def is_question_back(message: AnyMessage, back: str = "") -> bool:
-    """Whether a message asks the user back: it has the mark, which most clients leave out, equals `back`, or only asks."""
+    """Whether a message is a clarifying question: it has the mark (most clients drop it), equals `back`, or only asks."""
     marked = bool(message.additional_kwargs.get(CLARIFICATION))
     return marked or (back != "" and message.text == back) or only_asks(message.text)
 
 
 def only_asks(text: str) -> bool:
-    """Whether every sentence of a text is a question, such as "Which one? The network?"; a text with a mark [n] answers."""
+    """Whether every sentence of a text is a question, such as "Which one? The network?"; with a mark [n], it is an answer."""
     text, ends = text.strip(), ("?", "？", "؟")
     return text.endswith(ends) and without_marks(text) == text and all(one.text.endswith(ends) for one in sentences(text))
 

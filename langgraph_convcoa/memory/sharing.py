@@ -80,7 +80,7 @@ async def aforget_thread(store: BaseStore, thread: str) -> int:
 
 
 def _namespace(user_id: str) -> tuple[str, ...]:
-    # A digest: stores join labels with dots and search by prefix, so "ann" would also find the rounds of "anna".
+    # A digest is used: stores join labels with dots and search by prefix, so "ann" would also find the rounds of "anna".
     if not user_id:
         raise InputError("shared knowledge needs a user: set user_id")
     return (*_ROOT, _digest(user_id))

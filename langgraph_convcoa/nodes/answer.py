@@ -80,11 +80,11 @@ def answer(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runti
 
 
 def _ask_back(parts: GraphParts, state: ConvCoAState, checker: Checker) -> Update:
-    """Ask the user which one the question means; nothing verifies this. A person who approves may write an answer instead."""
+    """Ask the user a clarifying question, which is not verified. A person who approves may write an answer instead."""
     plan = state["plan"]
     reply: Reply = {**state["reply"], "text": clarification_of(plan)}
     if "answer" in state["approve"]:
-        about = f"The question back to “{question_of(state)}”."
+        about = f"A clarifying question about “{question_of(state)}”."
         [decided] = decide([Review("answer", arguments(answer=(NeededText, reply["text"])), about)])
         if decided.type == "reject":
             return {"plan": {**plan, "clarification": ""}, "reply": {**reply, "text": decided.sentence}}
@@ -182,7 +182,7 @@ def citation_of(document: Document, number: int, checked: Sequence[CheckedSenten
     citing = [sentence for sentence in checked if number in sentence.cited]
     quotes = [one for s in citing for one in _quotes(s.cited[number], document) or _quotes(s.plain, document)]
     quote = ""
-    # In the order of the document, with … between them.
+    # The quotes stand in the order of the document, with … between them.
     for one in sorted(dict.fromkeys(quotes), key=document.page_content.find):
         if any(one != other and one in other for other in quotes):
             continue
@@ -206,7 +206,7 @@ def _quotes(claim: str, document: Document) -> list[str]:
     copied = " ".join(claim.split()).removeprefix(title).strip("… ").rstrip(" .!?")
     found = Evidence.of([document]).quotes(claim)
     if copied and copied in " ".join(document.page_content.split()):
-        # A claim that is copied word for word is its own quote. A row of a table counts as several sentences.
+        # A copied claim is its own quote if no quote holds it whole: a row of a table is cut into several sentences.
         return [next((quote for quote in found if copied in " ".join(quote.split())), copied)]
     return found
 
@@ -238,7 +238,7 @@ def remember(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, run
     messages: list[Any] = []
     titles = {id_: str(document.metadata.get("title") or "") for id_, document in documents.items()}
     if not any(message.id == state["asked_message_id"] for message in state.get("messages", [])):
-        # A dict, because a message stream would show a message as a part of the answer.
+        # The message is a dict, because a message stream would show an object as a part of the answer.
         messages.append({"role": "user", "content": state["asked"], "id": state["asked_message_id"]})
     message = answer_message(text, citations, titles=titles, message_id=reply["message_id"] or str(uuid.uuid4()))
     if clarification:
@@ -248,7 +248,7 @@ def remember(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, run
         document
         for finding in state["findings"]
         for document in finding["documents"][:_REMEMBERED_PER_LOOK]
-        # A piece that was made for this question only is not kept.
+        # Documents with these keys were made for this question only, so they are not kept.
         if not {"query", "extract"} & document.metadata.keys() and not clarification
     ]
     evidence_memory = remember_evidence(state.get("evidence_memory") or [], found, entry["round"], settings.evidence_memory)

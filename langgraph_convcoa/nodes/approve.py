@@ -64,7 +64,7 @@ def _plan(parts: GraphParts, state: ConvCoAState, runtime: TurnRuntime) -> Updat
         return {"items": items, "reply": empty_reply(decided.sentence), "plan": {**plan, "clarification": ""}}
     if decided.type == "edit":
         edited: Plan = {**plan, "optimized_question": decided.args["optimized_question"], "nodes": decided.args["chain"]}
-        # A question back that a person changed into a statement is an answer.
+        # A clarifying question that a person changed into a statement is an answer.
         asked, draft = decided.args.get("clarification", ""), decided.args["draft_answer"]
         stays = asked == clarification_of(plan) or only_asks(asked)
         edited["clarification"], draft = (asked, draft) if stays else ("", draft or asked)
@@ -107,7 +107,7 @@ def _look_ups(parts: GraphParts, state: Any) -> Update:
 def _plan_review(state: ConvCoAState, chain: Any) -> Review:
     plan, steps = state["plan"], len(state["plan"]["nodes"])
     asked = clarification_of(plan)
-    at_once = "a question back" if asked else "the answer at once"
+    at_once = "a clarifying question" if asked else "the answer at once"
     what = f"{steps} sub-question{'' if steps == 1 else 's'} to look up" if steps else at_once
     lines = [f"The plan for “{question_of(state)}”: {what}."]
     if plan["draft_answer"]:

@@ -51,7 +51,7 @@ from langgraph_convcoa.text.questions import words_agree
 from langgraph_convcoa.text.words import content_words, words
 
 LONGEST_QUESTION = 20_000  # Maximum number of characters of a question.
-_FEWEST_WORDS = 4  # A shorter question, such as "The second?", answers a question back.
+_FEWEST_WORDS = 4  # A shorter question, such as "The second?", answers a clarifying question.
 _REMEMBERED_PAIRS, _REMEMBERED_CHARACTERS = 20, 2_000
 MODEL_K = 5  # Pieces of evidence for a model to read (Pan et al. 2024b, appendix H).
 EXTRACTIVE_K = 10  # Pieces of evidence without a model. They cost no tokens, and the best sentence is often further down.
@@ -83,7 +83,7 @@ def recall(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runti
         "asked": asked.question,
         "asked_back": asked.asked_back,
         "asked_message_id": asked.message_id,
-        # Kept in the state, because a turn is often resumed without the settings of its start.
+        # `approve` is kept in the state, because a turn is often resumed without the settings of its start.
         "approve": check_approve(settings.approve, parts.actions, config),
         "history": history,
         "knowledge_view": view,
@@ -108,7 +108,7 @@ class TurnInput(NamedTuple):
     """The question of a turn, the id of its message (a new id if it has none), and the earlier pairs, oldest first.
 
     `removals` are the messages of abandoned turns to take out, in the form that the messages reducer reads. `asked_back` is
-    the earlier question with the question back, if the turn's message answers one.
+    the earlier question with the clarifying question that the turn's message answers, or "".
     """
 
     question: str
@@ -123,9 +123,9 @@ def read_conversation(
 ) -> TurnInput:
     """Find the question and the answered turns before it.
 
-    `question` wins. Without it the last messages must be the user's; several in a row are one question. The message of an
-    unfinished turn (`abandoned` is its id) and an earlier message that is empty or too long are discarded. A question back is
-    no answer: its question goes on in the user's next message. `back` is the last question back of the thread.
+    `question` wins. Without it, the last messages must be the user's; several in a row are one question. The message of an
+    unfinished turn (`abandoned` is its id) and an earlier message that is empty or too long are discarded. After a clarifying
+    question, the user's next message continues the earlier question. `back` is the thread's last clarifying question.
     Raises InputError if there is no question, or an empty one, or one longer than `LONGEST_QUESTION`.
     """
     history: list[tuple[str, str]] = []
@@ -137,7 +137,7 @@ def read_conversation(
             asked_now = question is None and message is last
             unusable = not 0 < len(message.text.strip()) <= LONGEST_QUESTION
             if not asked_now and message.id and (message.id == abandoned or unusable):
-                # As a dict, so that a message stream does not show the removal.
+                # The removal is a dict, so that a message stream does not show it.
                 removals.append({"role": "remove", "content": "", "id": message.id})
             else:
                 pending.append(message)
@@ -145,7 +145,7 @@ def read_conversation(
             if is_question_back(message, back):
                 pending.append(message)
                 continue
-            # Without the question back: nothing has verified it, and the history is evidence.
+            # The clarifying question is left out: nothing has verified it, and the history is evidence.
             pair = (" ".join(m.text.strip() for m in pending if isinstance(m, HumanMessage)), message.text)
             history.append((clean(pair[0][:_REMEMBERED_CHARACTERS]), clean(pair[1][:_REMEMBERED_CHARACTERS])))
             pending = []
@@ -164,7 +164,7 @@ def read_conversation(
         raise InputError(
             f"the question has {len(question):,} characters, {LONGEST_QUESTION:,} at most: put long texts into the documents"
         )
-    # A question of its own, such as "Forget it. Who built the mill?", does not answer the question back.
+    # A question of its own, such as "Forget it. Who built the mill?", does not answer the clarifying question.
     if question.rstrip().endswith("?") and len(words(question)) >= _FEWEST_WORDS:
         asked_back = ""
     return TurnInput(clean(question).strip(), message_id, history[-_REMEMBERED_PAIRS:], removals, clean(asked_back))
@@ -332,7 +332,7 @@ class _PlanCall:
 
 
 def looked_up(state: ConvCoAState) -> list[Finding]:
-    """The finding for the question itself, once for each sub-question that repeats it: the same search finds the same."""
+    """The finding for the question itself, once for each sub-question that repeats it: the same search is not run again."""
     looked = [finding for finding in state["findings"] if finding["index"] == LOOKED and finding["documents"]]
     if len(looked) != 1:
         return []
@@ -394,7 +394,7 @@ async def aact(parts: GraphParts, state: ActionState, config: RunnableConfig, ru
 
 
 def act_failed(parts: GraphParts, state: ActionState, error: NodeError, runtime: Any = None) -> Command[Literal["verify"]]:
-    """Handle the error of an action node: its reason becomes the finding of the branch, and the others go on."""
+    """Handle the error of an action node: its reason becomes the finding of the branch; other branches go on."""
     seconds = min(max(time.time() - state["sent"], 0.0), 2 * parts.settings(runtime).action_timeout)
     update = _branch_update(state, [], seconds, reason_of(error.error), repairable=isinstance(error.error, ActionInputError))
     # A handler does not follow the node's edges; without `goto`, a turn whose actions all fail would end without an answer.
@@ -431,7 +431,7 @@ def repair(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runti
 
 async def arepair(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runtime: TurnRuntime) -> Update:
     """As `repair`."""
-    # In threads: a model may have to be built, and a description may wait for a database.
+    # Threads are used, since a model may have to be built, and a description may wait for a database.
     reasoner = await asyncio.to_thread(parts.reasoner, "repair", runtime.context)
     try:
         inputs = await reasoner.arepair(await asyncio.to_thread(_repair_request, parts, state), config)

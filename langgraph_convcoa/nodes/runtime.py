@@ -56,7 +56,7 @@ def emit(event: dict[str, Any]) -> None:
 
 
 def emit_status(index: int, step: ChainItem | ActionState, **told: str) -> None:
-    """Emit the progress of one sub-question, with its guess, and with its answer and evidence once it is settled."""
+    """Emit the progress of one sub-question: its guess, and once it is settled, its answer and evidence."""
     if index < 0:
         return  # The search for the question itself, in other words.
     shown = ("sub_question", "action", "guess_answer", "answer", "status", "score", "reason", "evidence", "paths")
@@ -69,8 +69,8 @@ def as_node(
 ) -> RunnableCallable:
     """Make a node of the graph from a function and its async twin. Without a twin, the function runs in a thread.
 
-    Both are called as `work(parts, state, config, runtime)`. `config` counts the model calls, and `runtime.context` has the
-    settings of the run, or the graph's. The costs of the node join its update. A node that fails keeps its count for a resume.
+    Both functions are called as `work(parts, state, config, runtime)`. `config` counts model calls. `runtime.context` has the
+    settings of the run or of the graph. The node's costs join its update. A node that fails keeps its count for a resume.
     """
     counters: LRUCache[tuple[Any, str], UsageCounter] = LRUCache(_COUNTERS)
     lock = threading.Lock()

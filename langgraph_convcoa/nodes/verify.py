@@ -139,7 +139,7 @@ def verify_chain(
 
 
 def verify_answer(item: ChainItem, checked: Sequence[CheckedSentence], checker: Checker) -> list[ChainItem]:
-    """The chain of an answer given at once: one item, the question with the answer as its guess; none for small talk."""
+    """The chain of an answer given at once: one item, the question with the answer as its guess; no item for small talk."""
     plain = " ".join(sentence.plain for sentence in checked)
     item = item | {"guess_answer": plain}
     if not checked:
@@ -374,7 +374,7 @@ def apply_corrections(
     verifier: Verifier,
     threshold: float | None = None,
 ) -> list[ChainItem]:
-    """The chain with its corrections; the best evidence stands in for a missing one (Pan et al. 2024a, algorithm 1)."""
+    """The chain with its corrections; the best evidence replaces a missing correction (Pan et al. 2024a, algorithm 1)."""
     given = {correction.index: correction for correction in corrections}
     result = [item.copy() for item in items]
     for open_item in unsolved:

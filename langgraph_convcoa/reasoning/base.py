@@ -21,7 +21,7 @@ class PlanRequest:
 
     `actions` maps names to descriptions. `knowledge` is the conversation as text. `evidence[n - 1]` is cited as [n].
     An action that takes only one form of question has an entry in `recognised`: whether this question has that form.
-    With `may_ask`, the planner may return a question to the user; with `asked_back`, the question answers such a one.
+    With `may_ask`, the planner may ask a clarifying question. With `asked_back`, `question` answers a clarifying question.
     """
 
     question: str
@@ -54,13 +54,13 @@ class Unsolved:
 class CorrectRequest:
     """The items that verification did not settle, and the material for the final answer.
 
-    `draft` has the sentences of an answer that the planner gave at once. Of them only `items` (by index) are corrected.
+    `draft` has the sentences of an answer that the planner gave at once; only those in `items` (by index) are corrected.
     """
 
     question: str
     items: Sequence[Unsolved]
     optimized_question: str = ""
-    chain: Sequence[ChainItem] = ()  # After verification, with the open items.
+    chain: Sequence[ChainItem] = ()  # All items after verification, open or not.
     evidence: Sequence[Document] = ()  # `evidence[n - 1]` is cited as [n].
     draft: Sequence[str] = ()
     history: History = ()

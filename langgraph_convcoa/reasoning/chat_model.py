@@ -187,7 +187,7 @@ def read_plan(reply: str, request: PlanRequest) -> ActionChain | None:
     """The chain in a model's reply to `plan_messages`; None if it holds none.
 
     If the reply has a chain and an answer, both are kept, and the chain is looked up. If the user has seen a part of the
-    answer, the chain is dropped. A question back counts if it may be asked and no answer comes with it; a refusal is none.
+    answer, the chain is dropped. A clarifying question counts if it may be asked and no answer but a refusal comes with it.
     """
     actions, most = list(request.actions), request.max_sub_questions
     chain = parse_chain(without_thought(reply), question=request.question, actions=actions, max_sub_questions=most)
@@ -211,7 +211,7 @@ def correct_messages(request: CorrectRequest, numbers: Sequence[int]) -> list[Ba
     evidence = [request.evidence[number - 1] for number in numbers]
     opened = {item.index: item for item in request.items}
     language = _in_language(request.language)
-    # What a guess rests on is not cut: the model would take true parts of the guess out.
+    # The evidence for a guess is not cut: otherwise the model would remove true parts of the guess.
     guessed = [one.text for item in request.items for one in statements(cut_field(item.guess_answer))]
     kept = [quote for text in guessed for quote in Evidence.of(evidence).quotes(text)]
     if request.draft:

@@ -101,7 +101,7 @@ class ModelClient:
         attempt = self._first(schema, stream)
         config = _inner(config)
         while True:
-            # In a thread: a schema is compiled, and a client reads certificates.
+            # A thread is used, since a schema is compiled, and a client reads certificates.
             runnable, options = await asyncio.to_thread(self._runnable, attempt, schema)
             try:
                 if attempt.stream is None:
@@ -131,7 +131,7 @@ class ModelClient:
         the same request succeeded without it. A stream that has begun is not repeated: a reader may have seen a part of it.
         """
         if isinstance(error, ConvCoAError):
-            # It is explained already, or comes from the verifier, which reads the stream.
+            # The error is explained already, or comes from the verifier, which reads the stream.
             raise error
         stream = attempt.stream
         if stream is None or not stream.begun:

@@ -45,8 +45,8 @@ def excerpts(evidence: Sequence[Document], about: Sequence[str], *, words: int, 
 
     Args:
         evidence: The pieces, best first; they are numbered from 1.
-        about: Texts that the sentences should fit. The last one, such as the present question, counts most.
-        words: Average number of words of a piece. Short pieces leave the words that they do not need to the others.
+        about: Texts that the sentences should fit. The last text, such as the present question, counts most.
+        words: Average number of words of a piece. The words that a short piece does not need go to the other pieces.
         keep: Sentences that are never cut, such as those that support a guess.
     """
     numbered = dict(enumerate(evidence, 1))
@@ -166,7 +166,7 @@ def _chosen(
 
 
 def _found_part(document: Document) -> str:
-    """The found part of a document that came with its neighbours; "" for other documents."""
+    """The part of a document that the search found, if neighbouring parts were returned with it; otherwise ""."""
     place = document.metadata.get("part")
     if not isinstance(place, Sequence) or [type(n) for n in place] != [int, int]:
         return ""
@@ -174,7 +174,7 @@ def _found_part(document: Document) -> str:
 
 
 def fence(evidence: Sequence[Excerpt], beside: Iterable[str] = ()) -> str:
-    """Put evidence as a numbered list into a fence. No piece and no text `beside` the fence has its name and could close it.
+    """Put evidence as a numbered list into a fence. The fence's name is in no piece and no text of `beside`: none closes it.
 
     Each piece has its number, its title or source, and its date. No line of a piece looks like the heading of another.
     """

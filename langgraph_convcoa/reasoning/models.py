@@ -17,7 +17,7 @@ from langchain_core.runnables.fallbacks import RunnableWithFallbacks
 from langgraph_convcoa.errors import ModelError, first_line, secrets_of
 
 ChatModel = Runnable[LanguageModelInput, Any]
-"""A LangChain chat model, or one in wrappers: fallbacks, retries, bound arguments, a configuration, configurable fields."""
+"""A LangChain chat model, bare or in wrappers: fallbacks, retries, bound arguments, a configuration, configurable fields."""
 
 _TAKEN = "a chat model, also one with_fallbacks, with_retry, bind, with_config or configurable fields"
 _OF_THE_GRAPH = frozenset({"thread_id", "run_id", "assistant_id", "graph_id", "user_id", "langgraph_request_id"})
@@ -38,7 +38,7 @@ def load_chat_model(
     """Build a chat model. Raises ModelError if it cannot be built.
 
     Args:
-        model: A LangChain chat model, also in wrappers, which is returned as it is; an `init_chat_model` name such as
+        model: A LangChain chat model, bare or in wrappers (returned unchanged); an `init_chat_model` name such as
             "openai:gpt-4.1-mini"; or "huggingface:PATH_OR_NAME" for a local transformers model.
         base_url: An OpenAI-compatible server (vLLM, Ollama, llama.cpp, LM Studio), which needs no key.
         load_in_8bit: Load a local model with bitsandbytes (extra `int8`).
@@ -125,7 +125,7 @@ def _adapted(model: Any, adapter: str | Path, *, merge: bool) -> Any:
 def chat_models(model: object, config: RunnableConfig | None = None) -> list[BaseChatModel]:
     """The chat models inside the wrappers, in the order in which they are asked.
 
-    If a run chooses a model's fields, `config` decides, or else the default. A model with neither is left out. Raises
+    If a run chooses a model's fields, `config` decides, or else the default. Without either, the model is left out. Raises
     ModelError if `model` is neither a chat model nor a wrapped one.
     """
     if isinstance(model, BaseChatModel):
@@ -140,7 +140,7 @@ def chat_models(model: object, config: RunnableConfig | None = None) -> list[Bas
         return chat_models(model.prepare(own_config(config))[0] if config else model.default, config)
     kind = type(model).__name__
     if isinstance(model, Runnable) and kind == "_ConfigurableModel":
-        # `init_chat_model` returns it for configurable fields. Its class is not public.
+        # `init_chat_model` returns this object for configurable fields. Its class is not public.
         chosen: Any = model
         try:
             return chat_models(chosen._model(own_config(config)), config)  # there is no public method
@@ -187,7 +187,7 @@ def described(model: BaseChatModel) -> str:
 def call_error(error: BaseException, model: ChatModel, config: RunnableConfig | None = None) -> ModelError:
     """The error that explains a failed model call in one redacted line. The `config` of the run may choose the model.
 
-    If a model and its fallbacks fail, LangChain raises the error of the first.
+    If a model and its fallbacks fail, LangChain raises the error of the model.
     """
     if isinstance(error, ModelError):
         return error

@@ -60,7 +60,7 @@ CHAIN_SCHEMA = _object(
 _LOOK_UP = {"action": _TEXT, "sub": _TEXT, "action_input": _TEXT}
 _OVER_EVIDENCE = {"final_answer": _TEXT, "chain": _list_of("look_up", _LOOK_UP), "optimized_question": _TEXT}
 ANSWER_SCHEMA = _object("answer_or_chain", _OVER_EVIDENCE) | {"required": ["optimized_question"]}
-"""The form over evidence: the answer or the chain. It is the first field, so that the first sentence is shown early."""
+"""The reply over evidence: an answer or a chain. The answer is the first field, so that its start is shown early."""
 _ASKING = {"clarification": _TEXT, **_OVER_EVIDENCE}
 ASKING_SCHEMA = _object("answer_or_question", _ASKING) | {"required": ["optimized_question"]}
 INPUTS_SCHEMA = _object("action_inputs", {"inputs": _list_of("action_input", _INPUT)})
@@ -99,7 +99,7 @@ def parse_chain(
 
 
 def parse_corrections(output: str | Mapping[str, Any]) -> tuple[dict[int, dict[str, Any]], str]:
-    """Read `{"answers": [{"index", "answer", "evidence", "status"}], "final_answer"}`: answers by index, and the final one.
+    """Read `{"answers": [{"index", "answer", "evidence", "status"}], "final_answer"}`: answers by index, and the final answer.
 
     Indexes count from 1. A reply without the list, or in plain text, is the final answer.
     """
@@ -125,7 +125,7 @@ def parse_corrections(output: str | Mapping[str, Any]) -> tuple[dict[int, dict[s
 
 
 def parse_inputs(output: str | Mapping[str, Any]) -> dict[int, str]:
-    """Read `{"inputs": [{"index", "action_input"}]}`: the inputs by index from 1, without empty ones."""
+    """Read `{"inputs": [{"index", "action_input"}]}`: the inputs by index from 1, without empty inputs."""
     return {
         number: text
         for number, fields in _numbered(read_json(output), ("inputs", "actioninputs", "queries", "results"))

@@ -56,7 +56,7 @@ class SentenceGate:
         # The last sentence may go on, and so may its last word.
         whole = text if done else text[: max(text.rfind(" "), text.rfind("\n"), 0)]
         checked = self._checker.check(whole)[: None if done else -1]
-        # Behind "The passages do not say." a plan may look up, so that is not shown before a claim follows.
+        # After "The passages do not say.", a plan may have look-ups. So such a sentence is not shown before a claim follows.
         if self.needs_claim and not self.shown and not any(sentence.claims for sentence in checked):
             return
         if len(checked) == 1 and not done and len(checked[0].plain.split()) == 1:
@@ -83,7 +83,7 @@ class SentenceGate:
 class AnswerStream:
     """Reads the answer in a JSON reply while the model writes it, and gives it to a gate.
 
-    With `whole_answer`, "final_answer" is read beside any chain. In a plan it must be first or follow an empty chain.
+    With `whole_answer`, "final_answer" is read beside any chain. In a plan, it must be first or follow an empty chain.
     `numbers[n - 1]` is the number of the evidence that the prompt shows as [n]; None: the same number.
     """
 

@@ -11,7 +11,7 @@ from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.messages.utils import count_tokens_approximately
 from langchain_core.outputs import ChatGeneration, LLMResult
-from typing_extensions import TypedDict  # pydantic, which makes Studio's schemas, wants this one before Python 3.12
+from typing_extensions import TypedDict  # pydantic, which makes Studio's schemas, needs this TypedDict before Python 3.12
 
 
 class NodeUsage(TypedDict):
@@ -42,7 +42,7 @@ def node_usage(seconds: float = 0.0, retrievals: int = 0) -> NodeUsage:
 
 
 def add_costs(costs: dict[str, NodeUsage], more: dict[str, NodeUsage]) -> dict[str, NodeUsage]:
-    """Reducer: add up the costs of each node. A turn begins with `recall`, so its cost replaces the old ones."""
+    """Reducer: add up the costs of each node. A turn begins with `recall`, so its cost replaces the old costs."""
     costs = {} if "recall" in more else costs
     return costs | {node: _sum([costs.get(node) or node_usage(), cost]) for node, cost in more.items()}
 

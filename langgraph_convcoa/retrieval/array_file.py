@@ -74,7 +74,7 @@ def mapped_tensors(path: Path) -> dict[str, npt.NDArray[Any]]:
     for name, entry in header.items():
         if name != "__metadata__" and entry["dtype"] in _TYPES:
             first, last = (8 + size + offset for offset in entry["data_offsets"])
-            # In older files a tensor may begin at any byte; such a tensor is copied.
+            # In older files, a tensor may begin at any byte; such a tensor is copied.
             values = np.require(content[first:last].view(_TYPES[entry["dtype"]]), requirements="A")
             arrays[name] = values.reshape(entry["shape"])
     return arrays

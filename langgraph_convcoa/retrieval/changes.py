@@ -92,8 +92,8 @@ def select(
 ) -> Selection:
     """Split documents into passages; skip documents that have no text or are already stored.
 
-    With `replace`, a document replaces a stored one that has its id but other content; otherwise that is an error. `digests`
-    maps ids of stored documents to their `content_digest`; `owners` maps ids of stored passages to ids of their documents.
+    With `replace`, a document replaces a stored document of the same id but other content. Otherwise, this is an error.
+    `digests` maps ids of stored documents to their `content_digest`; `owners` maps passages' ids to their documents' ids.
 
     Raises:
         InputError: An id or metadata cannot be stored.

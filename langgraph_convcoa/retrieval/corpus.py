@@ -144,7 +144,7 @@ class Corpus(Protocol):
         """Add documents in one or more commits; each yielded result has been committed.
 
         Documents that exist with the same id and content are skipped. With `replace`, a document replaces the stored document
-        with its id. Otherwise other content under the same id is an error.
+        that has the same id. Otherwise, other content under the same id is an error.
         """
 
     @abstractmethod
@@ -156,7 +156,7 @@ class Corpus(Protocol):
 
     @abstractmethod
     def documents(self, ids: Iterable[str]) -> list[Document]:
-        """Copies of the documents, or of passages of longer ones, with these ids, in order; missing ids are skipped."""
+        """Copies of the documents, or of passages of longer documents, with these ids, in order; skips missing ids."""
 
     def default_settings(self) -> dict[str, Any]:
         """Default settings of a retriever over this corpus."""

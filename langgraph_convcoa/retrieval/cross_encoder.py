@@ -125,7 +125,7 @@ class SentenceTransformersPairs:
 
         cut = [(first[:LONGEST], second[:LONGEST]) for first, second in pairs]
         with self._lock:
-            # Logits: the model's own activation depends on how it was saved.
+            # The logits are taken, because the activation that a model applies to them depends on how it was saved.
             identity = torch.nn.Identity()
             found = self._opened().predict(cut, batch_size=_BATCH, activation_fn=identity, show_progress_bar=False)
         logits = np.asarray(found, dtype=np.float64)

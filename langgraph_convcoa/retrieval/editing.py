@@ -80,7 +80,7 @@ class EditableRetriever(DocumentIndex):
     def update(
         self, documents: Iterable[Document], *, cache: PatternCache | str | Path | None = None, progress: Progress = False
     ) -> list[str]:
-        """Like `add_documents`, but a document replaces the stored document with its id."""
+        """Like `add_documents`, but a document replaces the stored document that has the same id."""
         return self._ingest(documents, True, cache, progress)
 
     async def aupdate(self, documents: Iterable[Document], **options: Any) -> list[str]:

@@ -101,7 +101,7 @@ def build_memory(
 
 
 class MemoryCorpus(Corpus):
-    """Passages in memory. Each change makes a new state; running searches use the old one."""
+    """Passages in memory. Each change makes a new state; running searches use the old state."""
 
     bm25: BM25Follower
     graph: GraphFollower

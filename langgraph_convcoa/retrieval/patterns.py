@@ -70,7 +70,7 @@ class Patterns:
         return self.take(slice(start, stop))
 
     def take(self, rows: Rows | slice) -> Vectors:
-        """The patterns with the given numbers as float32, (len(rows), d)."""
+        """The patterns in these rows as float32, (len(rows), d)."""
         values: Vectors = self.values[rows]
         return values if self.scales is None else values.astype(np.float32) * self.scales[rows, None]
 
@@ -80,7 +80,7 @@ class Patterns:
         return Patterns(self.values[rows], offsets, None if self.scales is None else self.scales[rows], self.dtype)
 
     def products(self, start: int, stop: int, queries: npt.NDArray[Any]) -> Vectors:
-        """Products of the patterns start to stop with queries, (stop - start, q); for int8 in units of the queries' steps."""
+        """Products of queries with patterns `start` to `stop`, (stop - start, q); for int8, in units of the queries' steps."""
         values, scales = self.values[start:stop], self.scales
         products: Vectors = np.empty((stop - start, len(queries)), dtype=np.float32)
         if scales is None:
@@ -90,7 +90,7 @@ class Patterns:
         return products
 
     def exact(self, rows: Rows, state: Vectors) -> npt.NDArray[np.float64]:
-        """Exact products of the patterns with the given numbers with a query state, (len(rows),)."""
+        """Exact products of a query state with the patterns in these rows, (len(rows),)."""
         # Row by row: in a matrix product the last bits depend on the place of a row.
         products = np.einsum("nd,d->n", self.values[rows].astype(np.float64), state.astype(np.float64))
         return np.asarray(products if self.scales is None else products * self.scales[rows])
@@ -147,7 +147,7 @@ def dot(values: npt.NDArray[Any], queries: npt.NDArray[Any], out: npt.NDArray[An
     float32 inputs give float32. int8 inputs give int32 or, with one query only, float32, which rounds above 2^24.
     """
     if len(queries) == 1:
-        # With one query most of the work is reading the patterns, and this order of arguments reads them faster.
+        # With one query, most of the work is reading the patterns, and this order of arguments reads them faster.
         numkong.cdist(queries, values, "dot", out=out.reshape(1, -1))
     else:
         numkong.cdist(values, queries, "dot", out=out)

@@ -23,7 +23,7 @@ _ADVICE_AFTER, _LONG = 3.0, 60.0
 def track(progress: Progress, total: int | None, description: str) -> Iterator[Callable[[int], None]]:
     """Follow work of `total` steps; call the yielded function with the number of steps just done.
 
-    With an unknown total (None) a callback is called with (done, done).
+    With an unknown total (None), a callback is called with (done, done).
     """
     if progress is False or total == 0:
         yield lambda _steps: None
@@ -74,8 +74,8 @@ def _shown(advice: str, total: int | None, description: str) -> Iterator[Callabl
 def interruptions() -> Iterator[Callable[[], bool]]:
     """Hold back Ctrl-C and SIGTERM, and yield a function that returns True once a signal has come.
 
-    After the context a held signal is raised again. If its handler returns, KeyboardInterrupt follows. A second signal is not
-    held back. Ignored signals (nohup) stay ignored. Outside of the main thread no signal is held back.
+    After the context, a held signal is raised again. If its handler returns, KeyboardInterrupt follows. A second signal is not
+    held back. Ignored signals (nohup) stay ignored. Outside of the main thread, no signal is held back.
     """
     if threading.current_thread() is not threading.main_thread():
         yield lambda: False

@@ -2,7 +2,7 @@
 
 `invoke` makes a `Query` with the state of its question (`query.conversation_state`). The default model changes no setting, and
 changes the state only if there are earlier turns. `search` scores the passages of a view, the current state of the corpus
-(`search.top_k` has the formula). By default BM25 is added, and a walk on the evidence graph decides the final order.
+(`search.top_k` has the formula). By default, BM25 is added, and a walk on the evidence graph decides the final order.
 """
 
 from __future__ import annotations
@@ -58,11 +58,11 @@ class HopfieldRetriever(EditableRetriever):
     100 turns are a memory too: the state is normalise(x + lambda sparsemax(beta_h x H^T) H). If there are earlier turns, the
     default model mixes it with the vector of its query encoder (`StateEncoder`).
 
-    A call may override `k`, `history`, `filter`, `score_threshold` and `graph`. With `neighbours=n` a part of a long document
+    A call may override `k`, `history`, `filter`, `score_threshold` and `graph`. With `neighbours=n`, a part of a long document
     is returned with up to n parts before and after it. Its metadata has `part`, [start, end] of the found part in the text.
 
     The metadata of a returned document has `source`, `score`, `quote` (the best window) and `certified`: True if its ranking
-    is proved to be exact. `==` on documents ignores all of these but `source`. A query is cut off at the encoder's length.
+    is proved to be exact. `==` on documents ignores all of these except `source`. A query is cut off at the encoder's length.
 
     Attributes:
         k: Largest number of returned documents.
@@ -286,7 +286,7 @@ class HopfieldRetriever(EditableRetriever):
     def from_pretrained(cls, path: str | Path, *, encoder: Encoder | Embeddings | str | None = None, **settings: Any) -> Self:
         """Open an index that `save_pretrained`, `from_documents(path=...)` or `convcoa index` made. No pattern is read yet.
 
-        Without an `encoder` a sentence-transformers model is opened by its saved name. The `settings` replace saved ones;
+        Without an `encoder`, a sentence-transformers model is opened by its saved name. The `settings` replace saved ones;
         `graph=True` makes a missing graph at the first search. Raises InputError for a setting that is out of range, and
         RetrievalError if there is no index, or if it has another version or encoder, or is damaged.
         """
@@ -452,7 +452,7 @@ class HopfieldRetriever(EditableRetriever):
         return retriever_tool(self, name, description)
 
     def check_encoder(self) -> None:
-        """Load the encoder and compare it with the encoder of an index. Otherwise the first search does this."""
+        """Load the encoder and compare it with the encoder of an index. Otherwise, the first search does this."""
         self.corpus.snapshot().check_encoder(self.encoder)
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
@@ -473,7 +473,7 @@ class HopfieldRetriever(EditableRetriever):
         """Save the corpus, the settings and a trained model as an index, completely or not at all.
 
         The folder `path` must be empty or missing, or hold an index, which is replaced. If it holds the searched index, only
-        the settings are saved. Without `dtype` the patterns keep their type. Raises InputError if an id or metadata cannot be
+        the settings are saved. Without `dtype`, the patterns keep their type. Raises InputError if an id or metadata cannot be
         stored, or the corpus is a vector store, and RetrievalError if the folder cannot be used or written to.
         """
         settings = self._settings() | {"model": stated_model(self.model)}

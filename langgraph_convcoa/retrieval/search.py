@@ -70,7 +70,7 @@ def search(corpus: Corpus, view: View, query: Query, *, paths: bool = False) -> 
     extra = _lexical(corpus, view, query)
     graph = corpus.graph.links(view) if query.graph is not None and corpus.graph is not None else None
     first = max(query.k, query.rerank, 0 if graph is None else FIRST)
-    # Computed once: a filter may read all metadata.
+    # The filter is applied once, since it may read all metadata.
     allowed = view.allowed(query.filter)
     weights = {"beta": query.beta, "passage_weight": query.passage_weight}
     least = -np.inf if query.score_threshold is None else float(query.score_threshold)
@@ -263,7 +263,7 @@ def _rank(exact: Callable[[Numbers], Scores], bounds: Vectors, k: int, pool: int
     """Score passages in the order of their bounds (n,), `wanted` at first, until no bound left reaches the k-th score."""
     n, wanted = len(bounds), min(pool, wanted)
     while True:
-        # The passages with the largest bounds, best first, and the next one, whose bound is the best of those not scored.
+        # The passages with the largest bounds, best first, and the next passage, whose bound is the best of the rest.
         first = max(n - wanted - 1, 0)
         numbers = np.argpartition(bounds, first)[first:]
         numbers = numbers[bounds[numbers].argsort()[::-1]]
@@ -278,7 +278,7 @@ def _rank(exact: Callable[[Numbers], Scores], bounds: Vectors, k: int, pool: int
         # Equal scores are ordered by number.
         order = np.lexsort((numbers[:needed], -scores))[:k]
         last = scores[order[-1]]
-        # Strictly above, so that rounding never decides between equal scores.
+        # The k-th score must be clearly above the bound, so that rounding never decides between equal scores.
         if last > best[needed] + rounding * max(1.0, abs(last)):
             return Ranking(numbers[order], scores[order], True, needed)
         wanted = min(pool, 2 * wanted)
@@ -336,7 +336,7 @@ def _reranked(view: View, query: Query, ranking: Ranking) -> tuple[Ranking, Scor
 def _walked(
     view: View, query: Query, ranking: Ranking, graph: tuple[Links, Numbers], extra: Vectors | None, allowed: Mask
 ) -> tuple[Ranking, Callable[[int], Sequence[str]]]:
-    """Rank the passages that a walk reached, by mass, before the others; and a function that gives the way to a passage.
+    """Rank the passages that a walk reached before the others, by mass. Also returns a function that gives a passage's path.
 
     The scores stay those of the search.
     """

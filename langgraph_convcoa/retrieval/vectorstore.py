@@ -28,7 +28,7 @@ class VectorStoreCorpus(Corpus):
     """Candidates from a vector store; the arguments are those of `HopfieldRetriever.from_vectorstore`.
 
     If the store names its embeddings (`store.embeddings`) and can search by vector, it is searched by the query state, which
-    holds the conversation. Otherwise it is searched by the text of the previous and the current question. Windows of
+    holds the conversation. Otherwise, it is searched by the text of the previous and the current question. Windows of
     candidates are encoded on first use and kept, so the first questions are slow. Long documents are split into passages.
     """
 

@@ -1,4 +1,4 @@
-"""The web server: an application with routes, a guard and an open store, run by uvicorn, which shuts down within seconds."""
+"""The web server: an application with routes, a guard and an open store, run by uvicorn. It shuts down within seconds."""
 
 from __future__ import annotations
 

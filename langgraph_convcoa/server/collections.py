@@ -201,7 +201,7 @@ class Collections:
         folder = self._folder / digest(user) / uuid.uuid4().hex[:12]
         private_folder(folder)
         collection = self._collection(folder, name)
-        # Written last: other servers ignore a folder without this file.
+        # This file is written last: other servers ignore a folder without it.
         with replacing(folder / _ABOUT, private=True) as file:
             file.write_text(json.dumps({"name": name, "created": now()}), encoding="utf-8")
         self._owned.setdefault(user, {})[collection.id] = collection

@@ -36,7 +36,7 @@ PAGE_POLICY = (
     "require-trusted-types-for 'script'; trusted-types 'none'"
 )
 _DATA_POLICY = "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'; sandbox"
-# With a sandbox the browser would not show a PDF.
+# With a sandbox, the browser would not show a PDF.
 _PDF_POLICY = "default-src 'none'; object-src 'self'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'"
 _HEADERS = {
     "x-content-type-options": "nosniff",

@@ -38,7 +38,7 @@ from langgraph_convcoa.text.clean import flat
 TEXT, QUOTE = 2_000, 500  # Maximum number of characters of a passage that was found, and of a quote.
 _RESOURCE = 100_000  # Maximum number of characters of a passage that is read as a resource.
 _MOST_PASSAGES, _MOST_TURNS, _LONGEST_QUESTION = 20, 100, 10_000
-_THREADS_IN_MEMORY = 1_000  # Number of conversations kept in memory: the latest ones.
+_THREADS_IN_MEMORY = 1_000  # Number of the latest conversations that are kept in memory.
 _SEARCH = (
     "Find passages of the user's own documents for a question, without answering it. Returns the passages, best first, each "
     "with its id, source, score and the sentences that match best. Use it to read the sources yourself, or to see whether the "
@@ -126,7 +126,7 @@ class Step(BaseModel):
     answer: str
     status: str = Field(
         description="kept, confirmed, corrected, filled, recalled: evidence supports the answer. partial: the answer is only "
-        "the nearest fact. asked: the answer is a question back. unsupported, failed: there is no answer."
+        "the nearest fact. asked: it is a clarifying question. unsupported, failed: there is no answer."
     )
     score: float = Field(description="How well the evidence supports the answer, from 0 to 1.")
 
@@ -136,7 +136,7 @@ class Answer(BaseModel):
 
     answer: str = Field(description="The text, with marks [n] that refer to the citations. It says so if nothing was found.")
     clarification: str = Field(
-        description="A question back, or empty: put it to the user, and pass the reply as `question` with the same `thread`."
+        description="A clarifying question for the user, or empty. Pass the reply as `question` with the same `thread`."
     )
     citations: list[Source]
     steps: list[Step] = Field(description="The sub-questions that led to the answer; empty if a single look-up gave it.")
@@ -167,13 +167,13 @@ def mcp_server(
 ) -> FastMCP:
     """Make an MCP server over a conversation graph. Its store must be open on the event loop on which the server runs.
 
-    Without a `retriever` it has no `search` tool and no passages. `also` names other sources of `ask`, such as "the web". A
+    Without a `retriever`, it has no `search` tool and no passages. `also` names other sources of `ask`, such as "the web". A
     question without a thread joins `thread`; if that is None, it begins a new conversation.
     """
     # If there is no handler, the SDK adds one that writes every library's log to standard error.
     if not (root := logging.getLogger()).handlers:
         root.addHandler(logging.NullHandler())
-    # Over HTTP the guard checks host, origin and token. No session is kept: a client may come back after a restart.
+    # Over HTTP, the guard checks host, origin and token. No session is kept: a client may come back after a restart.
     rules = TransportSecuritySettings(enable_dns_rebinding_protection=False)
     server = FastMCP("convcoa", instructions=_INSTRUCTIONS, log_level="WARNING", transport_security=rules, stateless_http=True)
     # The SDK has no option for the version, and would send its own version to clients.

@@ -152,7 +152,7 @@ def spans(text: str, quote: str) -> Sequence[tuple[int, int]]:
         [(0, 36), (37, 47)]
     """
     words = [*re.finditer(r"\S+", text)]
-    # With single spaces the search is linear. A pattern of the quote's words would try each place for each word.
+    # With single spaces, the search is linear. A pattern of the quote's words would try each place for each word.
     flat = " ".join(word[0] for word in words)
     # `flat[i]` stands at `origin[i]` in the text. A space counts as the place right after its word.
     origin = [index for word in words for index in range(word.start(), word.end() + 1)]

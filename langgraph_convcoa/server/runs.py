@@ -207,7 +207,7 @@ class Run:
         """The events after this number, including events that are still to come, until the run ends."""
         while True:
             news = self._news
-            # Copied first, since events are added and dropped while an event is sent.
+            # The events are copied first, since events are added and dropped while an event is sent.
             fresh = [*islice(reversed(self._events), max(self._count - after, 0))]
             for number, written in reversed(fresh):
                 after = number
@@ -241,14 +241,14 @@ class Runs:
     def __init__(self) -> None:
         self.active: dict[str, Run] = {}
         self._ended: OrderedDict[str, tuple[str, Run]] = OrderedDict()
-        self.cut_short = False  # True if the end of the server cancelled a run.
+        self.cut_short = False  # True if a run was cancelled because the server ended.
 
     def start(self, key: str, run: Run, work: Callable[[Run], Awaitable[Mapping[str, Any]]]) -> None:
         """Start a run. Its thread must have no other active run."""
         assert key not in self.active, "a thread has one run at a time"
         self.active[key] = run
         run.task = asyncio.create_task(self._run(run, work))
-        # A callback, since a task that is cancelled before its first step runs none of its code.
+        # A callback ends the run, since a task that is cancelled before its first step runs none of its code.
         run.task.add_done_callback(lambda _: self._end(key, run))
 
     async def _run(self, run: Run, work: Callable[[Run], Awaitable[Mapping[str, Any]]]) -> None:

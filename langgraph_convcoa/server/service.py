@@ -88,7 +88,7 @@ class Service:
         if given.context.share_knowledge:
             self._shared = await self._open.enter_async_context(self.store.shared())
         self.collections = Collections(given.collections, given.folder, given.new_retriever, given.sources)
-        # Compiled now, so that the first question does not wait for it.
+        # Graphs are compiled now, so that the first question does not wait for this.
         for collection in given.collections:
             self._turns_over(collection)
         return self
@@ -102,7 +102,7 @@ class Service:
         return await asyncio.get_running_loop().run_in_executor(self._threads, partial(function, *given))
 
     async def create(self, user: str, thread: str | None, metadata: Any, if_exists: str = "raise") -> dict[str, Any]:
-        """Make a thread. Raises Busy if it exists; with `if_exists="do_nothing"` the existing one is returned."""
+        """Make a thread. Raises Busy if it exists; with `if_exists="do_nothing"`, return that thread."""
         given = checked_metadata(metadata)
         name = checked_id(str(uuid.uuid4()) if thread is None else thread)
         if (entry := await self.book.get(user, name)) is None:
@@ -172,7 +172,7 @@ class Service:
     async def update(self, user: str, thread: str, metadata: Any) -> dict[str, Any]:
         """Change a thread's metadata. Its collection cannot be changed."""
         given = checked_metadata(metadata)
-        # Locked: if a turn ended between reading and writing, its thread would stay "busy".
+        # The entry is locked: if a turn ended between reading and writing, its thread would stay "busy".
         async with self.book.changing(user, thread):
             entry = await self.entry(user, thread)
             if given.get("collection", entry["metadata"].get("collection")) != entry["metadata"].get("collection"):

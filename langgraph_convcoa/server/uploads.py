@@ -203,11 +203,11 @@ class Jobs:
     def _index(self, job: Job) -> None:
         retriever = job.collection.retriever
         assert retriever is not None, "`take` refuses files for a collection that failed"
-        # Listed once: the corpus is long, and no two files of an upload have the same name.
+        # The ids are listed once: the corpus is long, and no two files of an upload have the same name.
         known = {entry["source"]: entry["ids"] for entry in job.collection.documents()}
         for name, place, size in job.files:
             before, documents = job.done, _read(job, name, place, size)
-            # Read before locking: a file without text needs no lock, and others can change the collection meanwhile.
+            # Read the file before locking: a file without text needs no lock, and others can change the collection meanwhile.
             first = next(documents, None)
             if job.stopped.is_set():
                 raise CancelledError
@@ -225,7 +225,7 @@ class Jobs:
                             place.replace(job.collection.originals / place.name)
             place.unlink(missing_ok=True)
             job.done, job.files_done = before + size, job.files_done + 1
-        # Saved so that the next start is fast.
+        # The BM25 index is saved, so that the next start is fast.
         with job.collection.lock:
             retriever.corpus.save_lexical()
 

@@ -121,7 +121,7 @@ def storable(name: str) -> str:
 
 
 def open_store(where: str | Path | None) -> ConversationStore:
-    """Return the store at a path or an address; None means a store in memory. Nothing is opened or made yet.
+    """Return the store at a path or an address, or for None a store in memory. Nothing is opened or made yet.
 
     Example:
         >>> open_store("postgresql://reader:secret@db.example.org/talks").label

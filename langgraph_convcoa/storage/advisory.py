@@ -45,7 +45,7 @@ class AdvisoryLocks:
     def __init__(self, address: str, lost: Callable[[], Exception]) -> None:
         self._address, self._lost = address, lost
         self._connection: AsyncConnection[TupleRow] | None = None
-        # One statement at a time. `_LOST_SECONDS` are counted only when this lock is held.
+        # One statement runs at a time. `_LOST_SECONDS` are counted only when this lock is held.
         self._asking = asyncio.Lock()
         # The server lets one connection take a lock twice, so the tasks of one program take turns here.
         self._own: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
@@ -76,7 +76,7 @@ class AdvisoryLocks:
         except TimeoutError:
             raise busy() from None
         try:
-            # Polled: a statement that waits inside the server would block all other statements of this program.
+            # The lock is polled: a statement that waits inside the server would block all other statements of this program.
             while (connection := await self._tried(key)) is None:
                 if time.monotonic() >= end:
                     raise busy()

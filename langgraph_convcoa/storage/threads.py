@@ -98,7 +98,7 @@ class Threads(StoredGraph):
 
         from langgraph_convcoa.graph import build_graph
 
-        # This graph is never run. It reads and writes the threads of any graph, whatever its actions.
+        # This graph is never run. It can read and write the threads of every graph: actions do not change the state's form.
         super().__init__(build_graph(retriever=RunnableLambda(lambda _: [])), store)
 
     def summaries(self) -> list[ThreadSummary]:
@@ -107,7 +107,7 @@ class Threads(StoredGraph):
 
     async def _summaries(self) -> list[ThreadSummary]:
         try:
-            # Newest first. In a store that was never pruned, a thread has several checkpoints.
+            # The newest come first. In a store that was never pruned, a thread has several checkpoints.
             names = dict.fromkeys([part.config["configurable"]["thread_id"] async for part in self.turns.saver.alist(None)])
         except Exception as error:
             if self.store.error(error) is not None:

@@ -132,7 +132,7 @@ def _answered(stored: CheckpointTuple, given: Mapping[str, Any]) -> Mapping[str,
         # Several messages in a row are one question.
         if one["answer"] == after[0].text and one["original_question"].endswith(question):
             return {**values, **_output_of(one)}
-    # The round of a question back is replaced by the next one.
+    # The round of a clarifying question is replaced by the next round.
     back = after[0].text if is_question_back(after[0]) else ""
     return {**values, **_output_of(None), "answer": back, "clarification": back} if back else None
 
@@ -216,7 +216,7 @@ class Turns:
         is kept.
 
         Returns `OUTPUT_FIELDS`, and under `__interrupt__` the interrupts if the turn waits. Raises InputError if there is no
-        interrupted turn to resume. After any error the finished rounds are unchanged.
+        interrupted turn to resume. After any error, the finished rounds are unchanged.
         """
         config = config_of(thread, self._sources)
         if user is not None:
@@ -361,7 +361,7 @@ class Turns:
         # LangGraph's types assume one mode. With a list of modes, the items are pairs of mode and part.
         kinds: Any = list(modes)
         stream: Any = self.graph.astream(given, config, context=context or self._context, stream_mode=kinds, durability="sync")
-        # Closed at once when the turn is cancelled, not at garbage collection.
+        # If the turn is cancelled, the stream is closed at once, not at garbage collection.
         async with aclosing(stream) as parts:
             async for mode, part in parts:
                 if mode == "values":

@@ -86,7 +86,7 @@ def find_terms(question: str) -> tuple[Term, ...]:
     """The names, numbers, quoted words and rare words of a question, in order.
 
     A word with a capital is a name, unless it opens a sentence or most words have capitals. Other words count if they are rare
-    in English. In a question in another language only numbers and quoted words count.
+    in English. In a question in another language, only numbers and quoted words count.
     """
     pieces = _pieces(question[:2_000])
     english = _is_english(pieces)

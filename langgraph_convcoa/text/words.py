@@ -25,7 +25,7 @@ _SIGN = (
 )
 _PLAIN = rf"[^\W_{CJK}{_UNSPACED}]"
 _LETTERS = rf"{_PLAIN}+(?:[{_SIGN}]+{_PLAIN}*)*"
-# A CJK character is a word, and a Thai letter with its signs is one too. In other scripts a word may hold inner
+# A CJK character is a word, and so is a Thai letter with its signs. In other scripts a word may hold inner
 # apostrophes, and a number may hold separators.
 _WORD = re.compile(
     rf"[{CJK}]|\d+(?:[.,:/]\d+)*(?:[^\W\d_{CJK}{_UNSPACED}]+)?|{_LETTERS}(?:['’]{_LETTERS})*|[{_UNSPACED}][{_UNSPACED_SIGN}]*"
@@ -82,7 +82,7 @@ def _is_counted(text: str, end: int) -> bool:
 
 
 def _cut(text: str) -> Iterator[str]:
-    """Split a text into sentences with the white space around them. Windows bound the time that a long text takes."""
+    """Split a text into sentences with the white space around them, window by window: this limits the time for a long text."""
     start = 0
     while len(text) - start > _WINDOW:
         window = text[start : start + _WINDOW]
@@ -113,8 +113,8 @@ def words(text: str) -> list[str]:
 def is_english(text: str, context: str) -> bool:
     """Whether enough words of a text, or of the text and its context together, are English function words.
 
-    At least 70% of the letters must be ASCII. Then a short text with its context counts as English, and so does a text with a
-    fifth of function words, since its context may be a table. Words of one letter do not count: other languages have them.
+    At least 70% of the letters must be ASCII. Text and context are also English if both together have few words, or if a fifth
+    of the text's words are function words (the context may be a table). Words of one letter do not count.
     """
     both = f"{text} {context}"
     letters = sum(map(str.isalpha, both))
@@ -168,8 +168,8 @@ def _form(raw: str, shouting: bool) -> str:
 
 
 def word_matches(text: str) -> Iterator[re.Match[str]]:
-    """Match the words of a text. The places are those in `match.string`: the text with equal signs in one form, such as
-    full-width digits and composed accents.
+    """Match the words of a text. The places are those in `match.string`: the text with equivalent characters in one form,
+    such as full-width digits and composed accents.
     """
     return _WORD.finditer(_alike(text))
 

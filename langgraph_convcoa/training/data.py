@@ -59,8 +59,8 @@ class TrainingData:
 def load_training_data(paths: Iterable[str | Path], *, part: Part = "train", dev_share: float = DEV_SHARE) -> TrainingData:
     """Read the same part (`split_part`) of several data sets, each in any known format.
 
-    Queries that have no gold passages, or not all of them in the corpus, are left out. A warning counts them, except those
-    marked unanswerable. Raises InputError if a file cannot be read, a part teaches nothing, or an id stands for two texts.
+    Queries without gold passages, or with gold passages outside of the corpus, are left out. A warning counts them, except
+    the unanswerable ones. Raises InputError if a file cannot be read, a part teaches nothing, or an id stands for two texts.
     """
     examples: list[TrainingExample] = []
     passages: dict[str, Document] = {}
@@ -208,7 +208,7 @@ def query_items(text: QueryText, found: EncodedData) -> list[QueryItem]:
 
 
 def fingerprint(*parts: object) -> str:
-    """A hash of encoder and data, which must be equal when a training is resumed."""
+    """A hash of encoder and data. It must be equal when a training is resumed."""
     return hashlib.sha256(repr(parts).encode("utf-8", "replace")).hexdigest()[:16]
 
 

@@ -64,7 +64,7 @@ class HopfieldHead(nn.Module):
 
     def __init__(self, dimension: int) -> None:
         super().__init__()
-        # Learned as logarithms, so that both numbers stay above 0.
+        # lambda and beta_h are learned as logarithms, so that they stay above 0.
         self.log_history_weight = nn.Parameter(torch.tensor(math.log(HISTORY_WEIGHT)))
         self.log_history_beta = nn.Parameter(torch.tensor(math.log(HISTORY_BETA)))
         self.direct, self.association, self.history = (nn.Parameter(torch.eye(dimension)) for _ in range(3))
@@ -151,7 +151,7 @@ def train_head(
     """Train the conversation state on frozen vectors: the DPR loss over memory sets, and distillation from rewrites.
 
     Synthetic conversations are made from `single_turn`, questions over titled passages. Some conversations change the topic:
-    without these a head learns to always follow the history.
+    without these, a head learns to always follow the history.
 
     Raises InputError if there is nothing to learn from, or there is an unfinished training and `job.resume` is False, and
     RetrievalError if the model or a checkpoint cannot be read or written.

@@ -53,7 +53,7 @@ def gated_states(encoded: Tensor, questions: Tensor, states: Tensor, state_weigh
     """
     weights: Tensor | float = 1.0
     if gate:
-        # Above 0, since the gradient of a root is infinite at 0.
+        # The base stays above 0, since the gradient of a root is infinite at 0.
         weights = (1 - (encoded * questions).sum(dim=-1, keepdim=True)).clamp(min=1e-24) ** gate
     return torch.nn.functional.normalize(weights * encoded + state_weight * states, dim=-1)
 

@@ -46,7 +46,7 @@ class QueryEncoderSettings:
     """Settings of a query encoder's training, chosen on conversations that no report uses.
 
     An epoch sees every question to distil once. g (`state_weight`) and p (`gate`) were chosen by the MRR of a distilled query
-    encoder on four unseen sources: 0.616. With g = 0.5 and no gate the MRR was 0.596, and untrained 0.574.
+    encoder on four unseen sources: 0.616. With g = 0.5 and no gate, the MRR was 0.596, and untrained 0.574.
     """
 
     training: TrainingSettings = field(

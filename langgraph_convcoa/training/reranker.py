@@ -1,4 +1,4 @@
-"""Training of a reranker: layers of the encoder that read a question with its turns together with a passage."""
+"""Training of a reranker: layers of the encoder that read a question with its turns, and a passage."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class RankedQuestion(NamedTuple):
 
 
 def reranker_loss(tokenizer: Any, network: TextPairNetwork, groups: Sequence[tuple[str, list[str]]]) -> Tensor:
-    """Cross entropy over the passages of each group: a question with a right passage and then wrong ones."""
+    """Cross entropy over the passages of each group: a question with a right passage and then wrong passages."""
     pairs = [(text, passage[:LONGEST]) for text, passages in groups for passage in passages]
     encoded = zip(tokenizer.encode_batch(pairs), pairs, strict=True)
     batch = padded([{"ids": one.ids, "types": token_types(one, *pair), "label": 0.0} for one, pair in encoded])
@@ -139,7 +139,7 @@ def train_reranker(
     known = without_training(chosen) | {"start": str(start), "data": fingerprint(base, [one[:2] for one in learned])}
     train(network, partial(reranker_loss, pair_tokenizer(base)), groups, training, about=known, **job.options)
     with writable(folder):
-        # Written beside the checkpoints first, so that a stop here can be resumed.
+        # The model is written beside the checkpoints first, so that a stop here can be resumed.
         draft = TrainedReranker(unfinished.folder / MODEL)
         network.save(draft.path, "reranker", 0.0, base)
         judged = judged[:: 1 + len(judged) // _JUDGED]
@@ -166,7 +166,7 @@ def train_reranker(
 def ranked_questions(
     examples: Sequence[TrainingExample], memory: Memory, retriever: HopfieldRetriever, progress: Progress = False
 ) -> list[RankedQuestion]:
-    """Search for the questions that have a gold passage. Those for which only gold passages are found are left out."""
+    """Search for the questions that have a gold passage. Questions that find only gold passages are left out."""
     numbers = {str(passage.id): number for number, passage in enumerate(memory.passages)}
     texts, gold, found = [pattern_text(passage) for passage in memory.passages], gold_sets(memory), []
     asked = [(example, own) for example in examples if (own := gold(example.gold))]
@@ -191,7 +191,7 @@ def ranked_questions(
 
 
 def draw_groups(questions: Sequence[RankedQuestion], count: int, seed: int) -> list[tuple[str, list[str]]]:
-    """Draw questions, each with a right passage and then seven wrong ones. Better ranked wrong ones are drawn more often."""
+    """Draw questions, each with a right passage and then seven wrong passages. Better ranked passages are drawn more often."""
     chance = np.random.default_rng(seed)
     groups: list[tuple[str, list[str]]] = []
     for number in chance.integers(len(questions), size=count):

@@ -311,7 +311,7 @@ def _named_turns(article: _Article, history: Sequence[Turn], rng: random.Random)
 
 
 def _turn(query: Query, article: _Article, rng: random.Random) -> Turn:
-    """The question with its answer, which is a span, the sentences around the span, or empty."""
+    """The question with its answer: a span, the sentences around the span, or an empty text."""
     draw = rng.random()
     if draw < _NO_ANSWER:
         return query.question, ""

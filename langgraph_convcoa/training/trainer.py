@@ -123,7 +123,7 @@ def writable(folder: str | Path) -> Iterator[None]:
         yield
     except ConvCoAError:
         raise
-    # On a full disk torch raises RuntimeError, and safetensors and tokenizers have errors of their own.
+    # On a full disk, torch raises RuntimeError, and safetensors and tokenizers have errors of their own.
     except Exception as error:
         reason = getattr(error, "strerror", None) or first_line(error)
         raise RetrievalError(f"{folder} cannot be written ({reason}): free space or name another folder.") from error
@@ -148,7 +148,7 @@ def train(
     """Minimise a loss over the parameters of a module that require a gradient; returns the loss of each step.
 
     A training that was stopped and resumed ends with the same weights as one without a stop. The module is in evaluation mode
-    afterwards. `unfinished` is the folder of the checkpoints, which the caller removes; without it nothing is written. `about`
+    afterwards. `unfinished` is the folder of checkpoints, which the caller removes; without it, nothing is written. `about`
     has further values that must be equal when the training is resumed. `rates` are factors on the learning rate of
     parameters, by the beginning of their names. `device` is "cpu" or "cuda"; None chooses.
 

@@ -49,7 +49,7 @@ class Pair(NamedTuple):
 
 @dataclass(frozen=True)
 class VerifierSettings:
-    """Settings of a verifier's training. Of two shares, the first holds at the start, the second from half-way on."""
+    """Settings of a verifier's training. If a setting has two shares, the second holds from half-way on."""
 
     steps: int = 2_000  # Batches.
     batch_size: int = 32  # Pairs in a batch.

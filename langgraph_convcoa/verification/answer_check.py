@@ -49,14 +49,14 @@ def judge(claims: Sequence[str], evidence: Evidence, verifier: Verifier, thresho
     """Judge claims, each against the sentences of the evidence that fit it best.
 
     A claim that is a sentence of the evidence word for word has the score 1. A long claim that is refused is split into
-    clauses, and stands if each clause stands. Results of queries and lists of documents are not prose: the share of words
-    and figures decides. Without evidence nothing is supported.
+    clauses, and stands if each clause stands. Results of queries and lists of documents are not prose: a claim is judged by
+    the share of its words and figures that they hold. Without evidence, no claim is supported.
 
     Args:
         claims: Sentences, or short answers with their question (`as_claim`).
         evidence: The pieces of evidence, and the answers of earlier turns.
         verifier: Gives the probability that a premise supports a claim.
-        threshold: T; a probability above it is supported. The verifier's own by default.
+        threshold: T: a claim is supported if its probability is above T. By default, the verifier's own T.
 
     Example:
         >>> from langgraph_convcoa.verification.verifier import LexicalVerifier
@@ -147,7 +147,7 @@ class CheckedSentence:
 
     @property
     def stands(self) -> bool:
-        """Whether it is supported or claims nothing."""
+        """Whether the sentence is supported or claims nothing."""
         return self.verdict.supported or not self.claims
 
     @property

@@ -276,7 +276,7 @@ def listed_sentences(line: str) -> list[Sentence]:
 
 def _claim(sentence: str) -> str:
     raw = _MARK.sub("", sentence)
-    # On one line with single spaces: the rules below expect that, and are slow on runs of white space.
+    # The text is put on one line with single spaces: the rules below expect that, and are slow on runs of white space.
     plain = flat(_DECORATION.sub("", _LINK.sub(r"\1", raw)))
     if not content_tokens(plain) and not re.search(r"\b(?:yes|no)\b", plain, re.IGNORECASE):
         return ""

@@ -33,7 +33,7 @@ class DataAnalysis(BaseAction):
 
     The planner reads the tables' columns, comments and a few values, and writes one SELECT as the `action_input`. Only a
     SELECT of allow-listed functions over these tables runs, read-only, with limits on rows, time and memory. The model
-    rewrites a query that fails, once a turn. Without a model nothing is looked up.
+    rewrites a query that fails, once a turn. Without a model, nothing is looked up.
 
     Args:
         sources: CSV, TSV, Parquet, JSON, Excel, SQLite or DuckDB files, folders of them, or SQLAlchemy URLs; one or several. A
@@ -142,7 +142,7 @@ class DataAnalysis(BaseAction):
 
 
 def evidence_from(result: Result, query: str, source: str, action: str, *, words: str = "") -> Document:
-    """A result as one document: a quote (query, first rows, and `words` that name its order), and the rows as a table."""
+    """A result as one document: a quote (query, first rows, and `words` about the first row), and the rows as a table."""
     query = " ".join(query.split())
     spoken = [", ".join(map(" ".join, zip(result.columns, row, strict=True))) for row in result.rows[:_QUOTED_ROWS]]
     if result.more or len(result.rows) > _QUOTED_ROWS:

@@ -84,7 +84,7 @@ class DuckDBTables:
         with closing(self._connection.cursor()) as cursor, _within(seconds, cursor.interrupt, duckdb.Error):
             cursor.execute("BEGIN TRANSACTION READ ONLY")
             statements = cursor.extract_statements(sql)
-            # `execute` would run several statements.
+            # `execute` runs every statement of a text, so a text with several statements is refused first.
             if [statement.type for statement in statements] != [duckdb.StatementType.SELECT]:
                 raise ActionInputError("only a SELECT is run, and one at a time")
             cursor.execute(statements[0])
@@ -227,7 +227,7 @@ def _within(seconds: float, interrupt: Callable[[], None], *failures: type[Excep
 
     def watch() -> None:
         wait = min(seconds, threading.TIMEOUT_MAX)
-        # After the time-out the query is interrupted every second, as an interrupt between two of its steps has no effect.
+        # After the time-out, the query is interrupted every second, as an interrupt between two of its steps has no effect.
         while not done.wait(wait):
             late.set()
             interrupt()

@@ -1,4 +1,4 @@
-"""An engine over files in a process of its own, which is killed if a query takes too long, and started again."""
+"""An engine over files in a child process. The child is killed if a query takes too long, and started again."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ class EngineProcess:
 
 
 def main() -> None:
-    """Main function of the process: answer JSON requests over pipes, under limits, until the standard input ends."""
+    """Main function of the child process: answer JSON requests over pipes, under limits, until the standard input ends."""
     requests, replies = pipes()
     engine: DuckDBTables | SQLiteTables | None = None
     reply: dict[str, Any]
@@ -174,7 +174,7 @@ def _open(request: Mapping[str, Any]) -> DuckDBTables | SQLiteTables:
 
 @contextmanager
 def _deadline(seconds: float) -> Iterator[None]:
-    """End this process if the block takes longer than `seconds` and a grace period, even if the caller has ended."""
+    """End this child process if the block takes longer than `seconds` and a grace period, even if the parent has ended."""
     timer = getattr(signal, "setitimer", lambda *_: None)
     timer(getattr(signal, "ITIMER_REAL", 0), min(seconds, 1e6) + _GRACE_SECONDS)
     try:
@@ -184,7 +184,7 @@ def _deadline(seconds: float) -> Iterator[None]:
 
 
 def _limit_memory(limit: str) -> None:
-    """Limit the memory of the process to the limit of the tables plus its own needs (Linux)."""
+    """Limit the memory of this child process (Linux): the limit of the tables, plus what the process itself needs."""
     if sys.platform == "win32" or "%" in limit:
         return
     import resource

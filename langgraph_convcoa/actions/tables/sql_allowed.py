@@ -45,7 +45,7 @@ def check_node(node: exp.Expr, dialect: str) -> None:
     elif isinstance(node, exp.Dot) and isinstance(node.expression, exp.Func):
         raise ActionInputError(f"a function is called by its bare name, not {node.sql(dialect)[:60]}")
     elif isinstance(node, exp.Dot) and (dialect != "duckdb" or not isinstance(node.expression, exp.Identifier)):
-        # In PostgreSQL (row).name calls the function of that name.
+        # In PostgreSQL, (row).name calls the function of that name.
         raise ActionInputError(f"a part of a value cannot be read with a dot: {node.sql(dialect)[:60]}")
     elif kind not in _CLAUSES:
         raise ActionInputError(f"{kind.upper()} is not allowed in a query")
@@ -108,7 +108,7 @@ def check_columns(root: exp.Expr, table_of: Callable[[exp.Table], Table | None],
         own = [columns for part in parts[:-1] for columns in given.get(part, ())]
         name = parts[1] if dialect == "duckdb" and len(parts) > 1 and parts[0] in given else parts[-1]
         known = name in real or name in made or (has_values and _OF_VALUES.fullmatch(name) is not None)
-        # In DuckDB a name may be a field of a column.
+        # In DuckDB, a name may be a field of a column.
         known = known or (dialect == "duckdb" and any(part in real or part in made for part in parts[:-1]))
         if not isinstance(column.this, exp.Star) and not (known and all(name in columns for columns in own)):
             raise _unknown(".".join(part.name for part in column.parts), real)

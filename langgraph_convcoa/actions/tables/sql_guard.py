@@ -44,8 +44,8 @@ _TYPE_WORDS = frozenset({"ARRAY", "STRUCT", "ROW", "MAP", "LIST", "DEC", "OBJECT
 
 
 class CheckedQuery(NamedTuple):
-    """A checked query: its text for citations, words for its first rows ("highest total revenue"; "" without an order),
-    the SQL to run (names quoted, rows limited), and the tables that it reads.
+    """A checked query: `shown` in citations, and `executed` with quoted names and a limit of rows. `words` say what its
+    first rows are ("highest total revenue"; "" without ORDER BY or LIMIT). It reads the `tables`.
     """
 
     shown: str
@@ -154,7 +154,7 @@ def _table(node: exp.Table, names: Mapping[str, Table], ctes: Mapping[str, str],
 def _name_tables(
     root: exp.Expr, dialect: str, names: Mapping[str, Table], ctes: Mapping[str, str], default_schema: str
 ) -> None:
-    """Write tables as they were created, in their case (PostgreSQL may have both), and CTEs under their new names."""
+    """Write tables under the names with which they were created ("Sales" for sales), and CTEs under their new names."""
     for column in root.find_all(exp.Column):
         if column.args.get("db") is not None and dialect != "duckdb":
             # PostgreSQL may read schema.table.name as a call of a function.
@@ -285,7 +285,7 @@ def _check_depth(root: exp.Expr) -> None:
 
 
 def _first_in_words(query: exp.Query) -> str:
-    """Words for the first rows of a query with ORDER BY and LIMIT, such as "highest total revenue". An answer may use them."""
+    """A phrase that says what the first rows are, such as "highest total revenue"; "" without ORDER BY or LIMIT."""
     order = query.args.get("order")
     if order is None or not order.expressions or query.args.get("limit") is None:
         return ""

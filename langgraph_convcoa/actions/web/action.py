@@ -42,7 +42,7 @@ _MOST_PASSAGES = 60  # A look-up encodes at most this many passages. If there ar
 class WebQuerying(BaseAction):
     """Searches the web, and reads pages only if titles and snippets do not support a guess.
 
-    Depth 1 is one search request; its titles and snippets are the evidence. Depth 2 searches these for the sub-question and
+    Depth 1 is one search request; its titles and snippets are the evidence. Depth 2 searches them for the sub-question and
     its guess by sparse Hopfield retrieval. It reads the best pages in parallel and returns their best passages, with `source`,
     `title` and the `date` of publication if it is known. A page that cannot be read is left out and logged.
 
@@ -205,7 +205,7 @@ class WebRanker:
             Document(result.snippet or result.title, id=str(i), metadata={"title": result.title})
             for i, result in enumerate(results)
         ]
-        # As in the paper a result is one document. A long one is searched in parts, whose ids are "{id}#{n}".
+        # As in the paper, a result is one document. A long result is searched in parts, whose ids are "{id}#{n}".
         found = HopfieldRetriever.from_documents(shown, encoder=self._encoder, k=_MOST_PARTS * len(results)).invoke(query)
         order = dict.fromkeys(int(str(document.id).split("#")[0]) for document in found)
         return [results[i] for i in order][:n]

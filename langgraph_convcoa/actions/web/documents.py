@@ -24,12 +24,12 @@ from langgraph_convcoa.retrieval.progress import Progress, track
 
 MOST_PAGES = 500  # The default limit of the pages of a site.
 LIMITS = FetchLimits(seconds=30.0, max_bytes=20_000_000, pdf_pages=1_000, characters=2_000_000)
-"""Limits for a page, higher than in a conversation. As there, two requests to a host may run at a time."""
+"""Limits for a page, higher than in a conversation. Two requests to a host may run at a time, as in a conversation."""
 
 _MOST_SITEMAPS, _AT_ONCE = 50, 16
 _EXTRACTION_SECONDS, _CACHE_SECONDS = 20.0, 86_400.0
 _TYPES = PAGE_TYPES | {"application/xml", "text/xml", "application/gzip", "application/x-gzip", "application/octet-stream"}
-# Not an XML parser, because that would follow the declarations in the file.
+# No XML parser is used, because it would follow the declarations in the file.
 _LOCATION = re.compile(r"<loc>([^<]{1,2200})</loc>|<loc>\s{0,20}<!\[CDATA\[([^\]]{1,2200})\]")
 _SITEMAP = re.compile(r"<(urlset|sitemapindex)[\s>]")
 
@@ -48,14 +48,14 @@ def iter_pages(
 
     Pages are read as in the web action. For a sitemap (`https://site/sitemap.xml`, also gzipped, or a list of sitemaps) only
     pages of its own host are read, two at a time. A page that cannot be read, or that robots.txt asks not to read, is skipped.
-    Not for use in an event loop.
+    Do not call this in an event loop.
 
     Args:
         address: The address of a page or a sitemap.
         most: Maximum number of pages that are read from a sitemap.
         max_bytes: Limit of the text of all pages.
         cache: A file that keeps pages for a day, so that a stopped run can be resumed; None for no file.
-        guard: Decides which addresses may be read; public ones by default.
+        guard: Decides which addresses may be read; by default, public addresses.
         progress: A bar, a callback or nothing; it counts pages.
         told: Called with the address and the reason of each page that is skipped; by default these are logged.
 

@@ -98,9 +98,9 @@ def _too_large(max_bytes: int) -> PageError:
 class FetchLimits:
     """Limits of time, size and requests for reading pages."""
 
-    # For one page with its redirects and retries. Extracting its text may take as long again (web action: at most 5 s).
+    # Limit for one page with its redirects and retries. Extracting its text may take as long again (web action: at most 5 s).
     seconds: float = 6.0
-    total_seconds: float = 12.0  # For all pages of a look-up. Pages that are not read in time are left out.
+    total_seconds: float = 12.0  # Limit for all pages of a look-up. Pages that are not read in time are left out.
     max_bytes: int = 5_000_000  # Maximum size of a body, compressed and decompressed.
     redirects: int = 5  # Maximum number of redirects of a page.
     retries: int = 2  # Maximum number of retries after a lost connection or the statuses 429, 500, 502, 503 and 504.
@@ -145,7 +145,7 @@ class Fetcher:
     def client(self) -> httpx.AsyncClient:
         """A client for the pages of one look-up, on the current event loop."""
         transport, timeout = GuardedTransport(self.guard, self._ssl_context), self.limits.seconds
-        # With trust_env a proxy of the environment would take the place of the guarded transport.
+        # With trust_env, a proxy of the environment would take the place of the guarded transport.
         return httpx.AsyncClient(transport=transport, headers=_HEADERS, timeout=timeout, trust_env=False)
 
     async def fetch(self, client: httpx.AsyncClient, url: str) -> RawPage:
@@ -214,7 +214,7 @@ class Fetcher:
         return self.guard.check_url(response.url.join(response.headers["location"]))
 
     async def _rules(self, client: httpx.AsyncClient, url: httpx.URL) -> RobotFileParser:
-        """The rules of a robots.txt, which may be redirected. Without one, everything is allowed."""
+        """The rules of a robots.txt, which may be redirected. Without a file, everything is allowed."""
         rules, lines = RobotFileParser(str(url)), list[str]()
         # If robots.txt cannot be reached, nothing is allowed: RFC 9309, section 2.3.1.4.
         closed = ["User-agent: *", "Disallow: /"]

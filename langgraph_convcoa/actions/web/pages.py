@@ -61,7 +61,7 @@ _INSTRUCTIONS = re.compile(
             r"\b(?:note|notice|attention|important|instructions?|message|warning)\s*(?:to|for|:)\s*"
             rf"(?:the |any |all |every )?{_MODELS}\b",
             rf"\b(?:dear|hey|hello)\s+{_MODELS}\b",
-            # Not matched, because it is a fact: "AI models must report energy use".
+            # "AI models must report energy use" is not matched, because it is a fact.
             rf"\b{_MODELS}\s*[,:]?\s+{_MUST}\b.{{0,60}}\b{_SAY}(?:\s+(?:only|that|with|exactly|yes|no)\b|\s*[:\"“])",
             r"\b(?:when|if|whenever)\b.{0,30}\b(?:asked|answering|summari[sz]ing|responding)\b"
             rf".{{0,60}}\b{_SAY}\b\s+(?:only|that|with|exactly)\b",

@@ -89,7 +89,7 @@ def as_search(search: SearchProvider | BaseTool | BaseRetriever | Callable[..., 
 
 
 def check_packages(*packages: str) -> None:
-    """Raise InputError if a package of the extra `web` is missing. By default the packages that read pages are checked."""
+    """Raise InputError if a package of the extra `web` is missing. By default, the packages that read pages are checked."""
     require("looking things up on the web", "web", *(packages or ("charset_normalizer", "lxml", "trafilatura")))
 
 
@@ -117,7 +117,7 @@ class ToolSearch:
 
 
 class DuckDuckGo:
-    """Searches without a key through ddgs, which asks several public search engines. Raises InputError without ddgs."""
+    """Searches without a key through ddgs, which asks several public search engines. Raises InputError if ddgs is missing."""
 
     name = "ddgs"
 
@@ -157,7 +157,7 @@ class _Service:
                 for attempt in range(_RETRIES + 1):
                     async with client.stream(method, f"{self.base_url}/{path}", **request) as response:
                         if response.status_code == 200:
-                            # Decompressed within bounds, like a page.
+                            # The body is decompressed within bounds, like a page.
                             found = json.loads(await read_body(response, max_bytes=3_000_000))
                             entries = found.get(results) if isinstance(found, dict) else None
                             entries = entries if isinstance(entries, list) else []
@@ -197,7 +197,7 @@ class SearXNG(_Service):
 
 
 class Tavily(_Service):
-    """Searches with Tavily, with the key in TAVILY_API_KEY unless a key is given."""
+    """Searches with Tavily. The key is read from TAVILY_API_KEY unless it is given."""
 
     def __init__(self, api_key: str | None = None, *, base_url: str = "https://api.tavily.com") -> None:
         self._key = api_key or os.environ.get("TAVILY_API_KEY") or ""
@@ -212,7 +212,7 @@ class Tavily(_Service):
 
 
 class GoogleSearch(_Service):
-    """Searches with a Google Programmable Search Engine, with GOOGLE_API_KEY and GOOGLE_CSE_ID unless they are given."""
+    """Searches with a Google Programmable Search Engine. Reads GOOGLE_API_KEY and GOOGLE_CSE_ID unless they are given."""
 
     def __init__(
         self, api_key: str | None = None, cse_id: str | None = None, *, base_url: str = "https://www.googleapis.com"

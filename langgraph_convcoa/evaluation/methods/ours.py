@@ -37,7 +37,7 @@ from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 
 _ReasonerFactory = Callable[[Kit], Reasoner]
 _MOST_THREADS = 256  # Number of conversations whose threads are kept. It must exceed the number that runs at once.
-_PATIENT = 600.0  # Seconds for a look-up. On a small machine look-ups are slow; the other methods have no limit.
+_PATIENT = 600.0  # Seconds for a look-up. On a small machine, look-ups are slow; the other methods have no limit.
 _NOT_COMPARED = re.compile(r"\[\d+\]|\s")
 PROMPT = render("evaluate_agent").rstrip()
 

@@ -192,9 +192,9 @@ async def history_aware_rag(asking: Asking) -> Outcome:
 async def react(asking: Asking) -> Outcome:
     """ReAct (Yao et al. 2022, section 3): n + 1 model calls for n searches, at most `Kit.max_steps`.
 
-    The loop is that of the released code; without a Finish the answer is empty. Search shows passages. Lookup shows the next
-    sentence of these passages with a given text. A missing action is asked for in one more call, and an unknown action is
-    observed as invalid; both count as malformed. The paper asks for short answers. Here answers have citations.
+    The loop is that of the released code; without a Finish, the answer is empty. Search shows passages. Lookup shows the next
+    sentence of these passages that has a given text. One more call asks for a missing action. After an unknown action, the
+    model reads that it is invalid. Both count as malformed. The paper asks for short answers. Here answers have citations.
     """
     text = f"{REACT}\n\n{_EXAMPLE}\n\n{asking.context}Question: {asking.question}\n"
     lines: list[str] = []

@@ -66,7 +66,7 @@ class Measured(Sample):
 class MethodResult:
     """Figures of one method: the mean of each measure, its 95% interval, and p of a paired test against the baseline.
 
-    Over several sources a measure is the mean of its means in the sources. Intervals and tests are over conversations.
+    Over several sources, a measure is the mean of its means in the sources. Intervals and tests are over conversations.
     """
 
     queries: int

@@ -31,7 +31,7 @@ _QUERIES = 1_000_000  # Queries whose vectors are kept, since all methods ask th
 _TEXTS: dict[str, Callable[[Query], str]] = {
     "question": lambda query: query.question,
     "two-turns": lambda query: query.two_turns,
-    # Latest first, since the encoder cuts off the end of a long text.
+    # The latest turn comes first, since the encoder cuts off the end of a long text.
     "history": lambda query: " ".join([query.question, *(part for turn in reversed(query.history) for part in turn if part)]),
     "rewrite": lambda query: query.rewrite,
 }

@@ -33,7 +33,7 @@ _OWN = (ANSWERS, REPLIES, f"{REPLIES}-wal", f"{REPLIES}-shm", _JUDGEMENTS, "repo
 KEPT = "convcoa_kept"  # Key in the generation's info of a cached reply: the seconds that the reply took at first.
 _STAMP = (0x434F5251, 2)
 _TABLE = "CREATE TABLE replies (key BLOB PRIMARY KEY, reply TEXT, tokens INTEGER, seconds REAL)"
-# If a request has several replies, the first one stays, since it may be in use. All were paid for: their tokens add up.
+# If a request has several replies, the first stays, since it may be in use. All replies were paid for: their tokens add up.
 _KEEP = "INSERT INTO replies VALUES (?, ?, ?, ?) ON CONFLICT (key) DO UPDATE SET tokens = tokens + excluded.tokens"
 # Fields that differ between replies of the same text. A prompt may contain replies; these fields are not part of its key.
 _PASSING = ("id", "response_metadata", "usage_metadata")

@@ -104,7 +104,7 @@ class Judge:
     async def better(self, case: Case, first: str, second: str) -> tuple[str, str] | None:
         """Which answer is better, "A" (the first), "B" or "tie", and why. The judge sees them in this order.
 
-        One call, and no call if both are the same or one is empty. Returns None if the reply cannot be read.
+        One call, and no call if both answers are equal or one answer is empty. Returns None if the reply cannot be read.
         """
         one, other = (flat(without_marks(answer)) for answer in (first, second))
         if one == other:

@@ -68,7 +68,7 @@ def run_methods(
 
 
 def completed(work: Coroutine[Any, Any, _T]) -> _T:
-    """Run a coroutine and return its result. In a notebook, where an event loop already runs, it runs in a thread."""
+    """Run a coroutine and return its result. In a notebook, which already runs an event loop, use a thread."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:

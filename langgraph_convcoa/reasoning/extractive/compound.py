@@ -91,7 +91,7 @@ def _joined(question: str) -> list[str]:
 
 
 def _is_seam(left: str, right: str) -> bool:
-    # "How and why did X ...": a bare question word is no question. In "Who is the man who won and who lost?" the right side
+    # "How and why did X ...": a bare question word is no question. In "Who is the man who won and who lost?", the right side
     # may be a clause of the left one.
     whole = _ASKS.match(left) and content_words(left) and not _CLAUSE.search(left[1:])
     return bool(whole) and len(right.split()) >= 2 and not _BARE_WH.match(left) and not _BARE_WH.match(right)
@@ -131,7 +131,7 @@ def _meant(part: str, pronouns: list[re.Match[str]], asked: re.Match[str] | None
     ):
         return ""
     word = pronouns[0].group().lower()
-    # In "Who wrote Hamlet?" Hamlet is no person.
+    # In "Who wrote Hamlet?", Hamlet is no person.
     if word not in _THINGS and (word not in _PEOPLE or asked["did"]):
         return ""
     return asked["subject"] + "'s" * (word in ("its", "their", "his"))

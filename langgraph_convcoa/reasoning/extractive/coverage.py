@@ -19,7 +19,7 @@ _LONGEST = 500  # A pronoun is looked for only in this many characters of a ques
 _TITLES = ("title", "heading", "section")
 _PRONOUN = re.compile(rf"\b(?:{PERSONAL})\b(?!['’]s\s+(?:true|like))", re.IGNORECASE)
 _OPENS = re.compile(r"^\W*(who|what|which)\b", re.IGNORECASE)
-# In "How long does it take to ..." and "Is it true that ..." the pronoun stands for the words after it.
+# In "How long does it take to ..." and "Is it true that ...", the pronoun stands for the words after it.
 _STANDS_FOR_REST = re.compile(r"\b(?:that|to|for|when|if|whether|who|which)\b|\btime\b", re.IGNORECASE)
 
 

@@ -70,7 +70,7 @@ def make_query(question: str, history: Sequence[tuple[str, str]] = ()) -> Query:
     """Weigh the words of a question. If it depends on the turns before, their words get a smaller weight.
 
     A question depends on the conversation if it holds a pronoun, begins with "and" or "what about", or has no content word.
-    For another short question ("How many layers?") the turn before only helps to choose the sentence.
+    For another short question ("How many layers?"), the turn before only helps to choose the sentence.
     """
     own = content_words(question)
     weights = _weighed(own, 1.0)
@@ -114,7 +114,7 @@ def stands_alone(question: str) -> bool:
 
 
 def _context(history: Sequence[tuple[str, str]], share: float) -> dict[str, float]:
-    """Words of the last turn, and of up to two turns before it as long as each turn depends on the one before."""
+    """Words of the last turn, and of up to two turns before it as long as each depends on the turn before it."""
     weights: dict[str, float] = {}
     for question, answer in reversed(history[-3:]):
         asked = _weighed(content_words(question[:2_000]), 0.4 * share)

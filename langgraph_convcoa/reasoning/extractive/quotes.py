@@ -16,7 +16,7 @@ from langgraph_convcoa.text.questions import is_name, is_number
 
 ELLIPSIS = "…"
 POOL = 4  # Sentences that an answer may quote.
-MIN_SHARE = 0.02  # A further sentence must have at least this share of the best one's probability.
+MIN_SHARE = 0.02  # A further sentence must have at least this share of the best sentence's probability.
 WHOLE = 35  # The best sentence stands whole up to this many words.
 MIN_STRETCH = 8  # Words of the shortest clipping.
 SLACK = 5  # A clipping that would leave out at most this many words at an end of its sentence includes them.
@@ -24,7 +24,7 @@ NEARLY = 0.9  # The beginning of a sentence is quoted if it is worth this share 
 REACH = 6.0  # Distance in words at which the weight of a question word has fallen to a third.
 PRICES = np.geomspace(1e-6, 1.0, 100)
 
-Stretch = tuple[int, int]  # A part of a sentence: the index of its first token, and of the token after its last one.
+Stretch = tuple[int, int]  # A part of a sentence: the index of its first token, and of the token after its last token.
 
 
 @dataclass(frozen=True)

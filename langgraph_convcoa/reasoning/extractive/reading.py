@@ -14,7 +14,7 @@ from langchain_core.documents import Document
 
 from langgraph_convcoa.text.words import CJK, ENDED, LIST_MARK, content_words, sentences, stem
 
-MAX_SENTENCE = 80  # Maximum number of tokens of a sentence. A longer one is cut into pieces.
+MAX_SENTENCE = 80  # Maximum number of tokens of a sentence. A longer sentence is cut into pieces.
 ROOT = 5  # A long stem is also compared by this many first letters.
 _HEADING_WORDS = 12
 _KEPT_CHARACTERS = 500_000
@@ -90,7 +90,7 @@ def count_words(text: str) -> int:
 
 
 def with_roots(stems: Sequence[str]) -> tuple[str, ...]:
-    """Stems, and the first letters of the longer ones, so that "suspension" matches "suspended" in part.
+    """Stems, and the first letters of long stems, so that "suspension" matches "suspended" in part.
 
     A form of an irregular verb gets the stem of its present: "gave" is "give".
     """

@@ -67,7 +67,7 @@ class ExtractiveReasoner(Reasoner):
         self.min_coverage = min_coverage
 
     def plan(self, request: PlanRequest, config: RunnableConfig | None = None) -> ActionChain:
-        """Plan a node for each part of the question, without a guess. A greeting is answered with what can be asked."""
+        """Plan a node for each part of the question, without a guess. The answer to a greeting says what can be asked."""
         if small_talk(request.question):
             return ActionChain(optimized_question=request.question, draft_answer=_greeting(request.question, request.actions))
         if special := [name for name, is_one in request.recognised.items() if is_one]:
@@ -75,7 +75,7 @@ class ExtractiveReasoner(Reasoner):
             # An action may recognise a question only by the conversation before it.
             return ActionChain(optimized_question=request.question, nodes=(node,), self_contained=False)
         actions = {name: about for name, about in request.actions.items() if name not in request.recognised}
-        # With a question back and its answer, a question is one.
+        # A question that holds a clarifying question and its answer is not split.
         parts = split_question(request.question, 1 if request.asked_back else request.max_sub_questions)
         nodes = tuple(
             ActionNode(action=_best_action(part, actions), sub_question=part, missing=True)
@@ -304,7 +304,7 @@ def _failure(item: ChainItem, parts: int) -> str:
 
 
 def _share(needs: Sequence[int], budget: int) -> int:
-    """Words for the first part: its need and an equal share of the words left over. A small budget is shared by need."""
+    """Number of words for the first part: its need and an equal share of the rest. A small budget is divided by need."""
     rest = budget - sum(needs)
     return max(2, needs[0] + rest // len(needs) if rest >= 0 else budget * needs[0] // sum(needs))
 

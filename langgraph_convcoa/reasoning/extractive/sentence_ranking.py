@@ -37,13 +37,13 @@ class Candidate:
     text: str
     tokens: tuple[Token, ...]
     coverage: float  # share of the question's words that its passage holds
-    probability: float = 0.0  # that it holds the answer, if one of the ranked sentences does
+    probability: float = 0.0  # probability that it holds the answer, if one of the ranked sentences does
     features: tuple[float, ...] = ()
     share: float = 1.0  # share of the names and other terms of the question that its passage holds
     question: str = ""  # the question that it stands under
     held: float = 1.0  # share of the question's words in it, its neighbours, heading or title; names in the passage
     fits: bool = True  # it holds a name, time or number if one is asked for
-    similarity: float = 1.0  # of its meaning to the question; 1 without an encoder
+    similarity: float = 1.0  # cosine of its meaning to the question; 1 without an encoder
 
 
 def rank_sentences(
@@ -111,7 +111,7 @@ def is_about(query: Query, candidate: Candidate) -> bool:
     """Whether a sentence with its neighbours, heading and title is about what the question asks.
 
     The sentence holds all words of the question, or its meaning is close. For a short question the meaning must be closer,
-    and the sentence must hold half of the words. Without an encoder every meaning counts as close. If the question depends
+    and the sentence must hold half of the words. Without an encoder, every meaning counts as close. If the question depends
     on the conversation, it has too few words of its own, and every sentence passes.
     """
     if query.leans or not query.asked or candidate.held >= COMPLETE:

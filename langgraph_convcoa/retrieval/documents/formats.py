@@ -68,7 +68,7 @@ def decode(data: bytes) -> str:
 def unwrap(text: str, narrowest: int = 60, printed: bool = False) -> str:
     r"""Join lines that were wrapped, except in paragraphs whose lines are all shorter than `narrowest` characters.
 
-    In `printed` text a hyphen at the end of a line divides a word, and a heading has no blank line around it.
+    In `printed` text, a hyphen at the end of a line divides a word, and a heading has no blank line around it.
     """
     return "\n\n".join(_unwrap_block(block, narrowest, printed) for block in re.split(r"\n[^\S\n]*\n\s*?(?=\S|\Z)", text))
 
@@ -100,7 +100,7 @@ def read_plain(data: bytes) -> list[Piece]:
 def read_csv(data: bytes, delimiter: str = "") -> list[Piece]:
     """Rows as lines "column: value", a blank line between rows, in groups that each fit one passage."""
     text = decode(data).lstrip("\r\n")
-    # Not csv.Sniffer: it takes apostrophes for quotes, and guesses from the values.
+    # csv.Sniffer is not used: it takes apostrophes for quotes, and guesses from the values.
     reader = _csv_rows(text, delimiter or max("\t|;,", key=lambda mark: _csv_fit(text, mark)))
     try:
         header = [name.strip() for name in next(reader, [])]
@@ -116,7 +116,7 @@ def _csv_rows(text: str, delimiter: str) -> Any:
 
 
 def _csv_fit(text: str, delimiter: str) -> tuple[bool, int]:
-    """Return whether this delimiter gives the first rows equally many cells, above one, and the header's number of cells."""
+    """True if this delimiter gives the first rows equally many cells, at least two; and the header's number of cells."""
     with suppress(csv.Error):
         sizes = [len(row) for row in islice(_csv_rows(text, delimiter), _CSV_TRIED) if row]
         return len(set(sizes)) == 1 < sizes[0], sizes[0] if sizes else 0

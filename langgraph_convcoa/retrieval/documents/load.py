@@ -48,7 +48,7 @@ _READ_AT_ONCE, _LONGEST_PIECE = 8_000_000, 200_000
 _SPOOLED_BYTES = 200_000  # If texts go to a spool, a worker reads every file above this size.
 _IMPORT_SECONDS = 60.0
 _SECONDS, _SECONDS_PER_MB = 3.0, 30.0  # A worker's time for a file, and its extra time for each megabyte.
-_PACKAGE_SECONDS = 30.0  # A worker's time for a package. The unpacked size counts: 5,000 paragraphs take about three seconds.
+_PACKAGE_SECONDS = 30.0  # A worker's time for a package, to which the time for its unpacked megabytes is added.
 _PICTURES_SHARE = 3.0  # Clock time for reading pictures, as a multiple of a worker's seconds.
 Told = Callable[[str, str], None]  # Called with a file's name, and the reason why the file or a part of it is not read.
 
@@ -263,7 +263,7 @@ def _walk(root: Path, skipped: Skipped) -> list[Path]:
             if name.startswith("."):
                 continue
             suffix = suffix_of(file)
-            # Without tesseract pictures count as another kind: most hold no text.
+            # Without tesseract, pictures count as files of another kind: most hold no text.
             if suffix and not (suffix in PICTURES and missing(suffix)):
                 found.append(file)
             else:
@@ -339,7 +339,7 @@ def _content(stream: BinaryIO, suffix: str, limit: int) -> bytes:
     """The unpacked bytes of a text file, at most one more than the limit."""
     data = bytearray()
     with gzip.GzipFile(fileobj=stream) if suffix.endswith(".gz") else stream as plain:
-        # Read in parts: a read allocates all that it is asked for, and the limit may exceed a worker's memory.
+        # The file is read in parts: a read allocates all that it is asked for, and the limit may exceed a worker's memory.
         while len(data) <= limit and (part := plain.read(min(_READ_AT_ONCE, limit + 1 - len(data)))):
             data += part
     return bytes(data)
@@ -363,7 +363,7 @@ def _read(
         seconds = (_PACKAGE_SECONDS if suffix in PACKAGES else _SECONDS) + _SECONDS_PER_MB * size / 1e6
         seconds = seconds if spool is None else min(seconds, spool.seconds)
         if size > min(IN_WORKER.get(suffix, size), size if spool is None else _SPOOLED_BYTES):
-            # Opened here first, because a file that cannot be opened has an error message of its own.
+            # The file is opened here first, because a file that cannot be opened has an error message of its own.
             file.open("rb").close()
             workers.call(load_parser, suffix, seconds=_IMPORT_SECONDS)
             given = (str(file.absolute()), suffix, limit, seconds)

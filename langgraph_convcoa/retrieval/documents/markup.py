@@ -163,7 +163,7 @@ def parsed_html(page: str) -> BeautifulSoup:
 
 
 def _closed(page: str) -> str:
-    """Escape unclosed tags and comments, since html.parser reads the rest of the page again for each."""
+    """Escape unclosed tags and comments, since html.parser reads the rest of the page again for each of them."""
     parser, rest, read = HTMLParser(convert_charrefs=False), page, list[str]()
     for _ in range(_MOST_UNCLOSED):
         try:

@@ -51,7 +51,7 @@ _ENCRYPTION = "META-INF/encryption.xml"
 def package(stream: BinaryIO, kind: str) -> Iterator[ZipFile]:
     """Open a package for a block. Raises DocumentError if it is not of that kind, or if a parser fails in the block.
 
-    Refuses packages with a password, XML entities or over 10,000 parts, or that unpack to over 300 MB or 200 times their size.
+    Refuses passwords, XML entities, over 10,000 parts, over 300 MB unpacked, and over 20 MB if that is 200 times the size.
     """
     try:
         head = stream.read(len(_OLE))
@@ -182,7 +182,7 @@ def _slide_comments(slide: Any) -> Iterator[str]:
 
 
 def read_xlsx(stream: BinaryIO, limit: int) -> Iterator[Piece]:
-    """Rows of each sheet of a workbook as lines "column: value", with comments, by `sheet` and `row`.
+    """Rows and comments of each sheet of a workbook as lines "column: value". The metadata holds `sheet` and `row`.
 
     The first row with several cells holds the columns' names. Formulas have the values that Excel calculated. Comments are
     read if the workbook unpacks to at most 20 MB.
@@ -224,7 +224,7 @@ def _table(rows: Iterator[_Row]) -> tuple[list[str], Iterator[_Row]]:
 def _cells(sheet: Any) -> Iterator[_Row]:
     """Numbered rows that hold a value, from a sheet in memory."""
     rows: dict[int, dict[int, str]] = {}
-    # Not iter_rows: it creates all cells up to the last one, which may be far away.
+    # iter_rows is not used: it creates all cells up to the last cell, which may be far away.
     for (number, column), cell in sheet._cells.items():
         comment = f"{COMMENT}{_line(cell.comment.text)})" if cell.comment is not None else ""
         if value := _cell(cell.value) + comment:
@@ -289,12 +289,12 @@ def read_epub(stream: BinaryIO, limit: int) -> Iterator[Piece]:
 
 
 def _soup(archive: ZipFile, name: str) -> BeautifulSoup:
-    # Parsed as HTML, which cannot declare entities.
+    # The part is parsed as HTML, which cannot declare entities.
     return parsed_html(decode_page(archive.read(name)))
 
 
 def _encrypted(archive: ZipFile) -> set[str]:
-    """The encrypted parts. Fonts are often encrypted in books that can be read."""
+    """The names of the encrypted parts. Books that can be read often have encrypted fonts."""
     if _ENCRYPTION not in archive.namelist():
         return set()
     references = _soup(archive, _ENCRYPTION).find_all(["enc:cipherreference", "cipherreference"])

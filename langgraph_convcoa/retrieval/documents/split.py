@@ -29,7 +29,7 @@ Span = tuple[int, int]  # Start and end of a piece of text, in characters: `text
 def split_documents(documents: Iterable[Document], encoder: Encoder) -> list[Document]:
     """Split documents into passages that the encoder reads in full, title included.
 
-    A document that fits stays one passage with its id. A longer one is split at paragraphs, then sentences, then words, into
+    A document that fits stays one passage with its id. Others are split at paragraphs, then sentences, then words, into
     parts of about equal length. Part n, from 1, has the id `{document id}#{n}`. Its metadata holds `document_id` and its
     offset `start`. A document without an id gets an id made of its content; if several have the same content, one is kept.
     Empty documents are left out and logged. Raises RetrievalError if an id is used twice, or no document has text.
@@ -133,7 +133,7 @@ def _parts(document: Document, encoder: Encoder) -> Iterator[Document]:
     taken = encoder.count_tokens(f"{title}\n") if title else blank
     limit = max(encoder.max_tokens - taken, encoder.max_tokens // 4, 1)
     spans = _pack(_atoms(text, encoder, limit, blank), limit)
-    # With some tokenizers the counts of pieces do not add up, so each part is counted.
+    # With some tokenizers, the counts of pieces do not add up, so each part is counted.
     checked = [part for span in spans for part in _within(text, span, encoder, limit + blank)]
     for number, (start, end) in enumerate(checked, 1):
         place = {"document_id": document.id, "start": start}

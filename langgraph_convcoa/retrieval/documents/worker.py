@@ -41,10 +41,10 @@ class EndedError(Exception):
 
 
 class Child:
-    """A process that runs `call`, a call of a function in `module`. The function reads its messages from `pipes`.
+    """A child process that runs `call`, a call of a function in `module`. The function reads its messages from `pipes`.
 
-    A message is its length in 8 bytes, then JSON with encoded bytes. So a process that a document has taken over cannot make
-    this process run code. The process gets only environment variables for paths, language and time zone, and no signals of the
+    A message is its length in 8 bytes, then JSON with encoded bytes. So a child that a document has taken over cannot make
+    its parent run code. The child gets only environment variables for paths, language and time zone, and no signals of the
     terminal. It ends when its standard input ends. Only one thread at a time may call `ask`.
     """
 
@@ -98,7 +98,7 @@ class Child:
         return reply
 
     def end(self) -> None:
-        """Kill the process, if this process started it."""
+        """Kill the child process. In a fork of the parent, do nothing."""
         self._sound = False
         self._finalizer()
 
@@ -160,11 +160,11 @@ class Workers:
     """Processes that each run one call at a time. They start at the first call and stay for later calls.
 
     A call runs a top-level function of this package. Arguments and results are JSON and bytes, so a worker that a document
-    has taken over cannot make this process run anything. A worker is killed at a limit, and the next call starts another.
-    Threads may share the workers, which end with their owner or this process.
+    has taken over cannot make its parent run anything. A worker is killed at a limit, and the next call starts another.
+    Threads may share the workers. The workers end when this object is deleted, or when the parent process ends.
 
-    There are `count` workers. On Linux each may use `megabytes` of memory more than at its start. A new worker first calls
-    `prepare`, which has no arguments.
+    There are `count` workers. On Linux, each worker may use `megabytes` more memory than at its start. A new worker first
+    calls `prepare`, which has no arguments.
     """
 
     def __init__(self, count: int = 1, *, megabytes: int = 400, prepare: Callable[[], Any] | None = None) -> None:
@@ -194,7 +194,7 @@ class Workers:
     def call(self, function: Callable[..., Any], *arguments: Any, seconds: float) -> Any:
         """Return the result of the function. A ConvCoAError is raised unchanged, and other errors as LimitError.
 
-        LimitError also for over `seconds` of processor time (Windows: clock time), too much memory, or a dead process.
+        LimitError also if the call takes too much memory or over `seconds` of processor time (Windows: clock time), or dies.
         """
         child = self._free.get()
         try:
@@ -224,7 +224,7 @@ class Workers:
         self._calls[child] = _CALLS if "memory" in answer else self._calls[child] + 1
         if "error" not in answer:
             return answer["value"]
-        # Only an imported error class of this package is raised, whatever the process names.
+        # A worker may send any name of an error, so only an imported error class of this package is raised.
         kind = getattr(sys.modules.get(str(answer.get("module"))), str(answer["error"]), None)
         if isinstance(kind, type) and issubclass(kind, ConvCoAError) and kind.__module__.startswith(f"{_PACKAGE}."):
             raise kind(answer["message"])

@@ -109,7 +109,7 @@ class RecentValues(Generic[_Key, _Value]):
         return type(self), (int(self._kept.maxsize),)
 
     def of(self, keys: Iterable[_Key], make: Callable[[list[_Key]], Iterable[_Value]]) -> dict[_Key, _Value]:
-        """The value of each key; missing ones are made together."""
+        """The value of each key; missing values are made together."""
         wanted = list(dict.fromkeys(keys))
         found = self._known(wanted)
         if len(found) < len(wanted):
@@ -180,7 +180,7 @@ def normalised(vectors: npt.ArrayLike, count: int, dimension: int | None, name: 
     if not finite.all():
         bad = finite.argmin() + 1
         raise RetrievalError(f"The encoder {name!r} returned NaN or infinity (text {bad} of {count}); use another encoder.")
-    # In float64: squares of large or tiny numbers are out of float32's range.
+    # The lengths are summed in float64: squares of large or tiny numbers are out of float32's range.
     lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows, dtype=np.float64))[:, None]
     np.divide(rows, lengths, out=rows, where=lengths > 0)
     return rows

@@ -101,7 +101,7 @@ def encode_texts(encoder: Encoder, texts: Sequence[str], cache: PatternCache | N
             batch = missing[start : start + _AT_ONCE]
             chosen = [unique[i] for i in batch]
             vectors[batch] = normalised(encoder.encode_passages(chosen), len(chosen), encoder.dimension, encoder.name)
-            # After one failure the cache is not written again.
+            # After one failure, the cache is not written again.
             if cache is not None and not cache.write(encoder.name, chosen, vectors[batch]):
                 cache = None
             advance(len(batch))

@@ -119,7 +119,7 @@ def as_encoder(encoder: Encoder | Embeddings | str | None) -> Encoder:
         return SentenceTransformerEncoder(encoder)
     if isinstance(encoder, Embeddings):
         return EmbeddingsEncoder(encoder)
-    # Looked up in the class: an encoder's properties may load a model.
+    # The members are looked up in the class: an encoder's properties may load a model.
     if all(hasattr(type(encoder), member) for member in ("encode_queries", "encode_passages", "count_tokens")):
         return encoder
     raise InputError(f"An encoder must be an Encoder, LangChain Embeddings or a model name, not {type(encoder).__name__}.")

@@ -25,22 +25,22 @@ if TYPE_CHECKING:
 Dtype = Literal["int8", "float32"]
 DTYPES: tuple[Dtype, ...] = get_args(Dtype)
 _AT_ONCE = 1024
-# transformers loads the last two if they are installed.
+# transformers loads torchao and bitsandbytes if they are installed.
 _LOUD = ("transformers", "sentence_transformers", "huggingface_hub", "torchao", "bitsandbytes", "torch.utils._pytree")
 
 
 class SentenceTransformerEncoder(Encoder):
     """Encode with a sentence-transformers model.
 
-    The model is loaded on first use; threads may share an encoder. On the processor onnxruntime computes every BERT with mean
-    or CLS pooling. sentence-transformers (torch) is used for other models, on other devices, and always after `model` is used.
+    The model is loaded on first use; threads may share an encoder. On a CPU, onnxruntime computes a BERT with mean or CLS
+    pooling. torch (sentence-transformers) computes other models, models on other devices, and any model once `model` is used.
 
     Args:
         name: Folder or hub name of the model; the default, all-MiniLM-L6-v2, comes with the extra `offline`.
         device: "cpu", "cuda", ...; chosen by sentence-transformers when None.
         batch_size: Texts in a forward pass of torch.
-        dtype: "int8" computes the linear layers of a BERT in eight bits when it encodes passages, about twice as fast as
-            "float32", with a mean cosine of 0.999 to it (`OnnxBert`). Questions and torch use float32 with both.
+        dtype: With "int8", onnxruntime encodes passages in eight bits (`OnnxBert`). That is about twice as fast as "float32",
+            and the vectors of both have a mean cosine of 0.999. Questions and models in torch always have float32.
 
     Raises:
         InputError: A setting has an invalid value.
@@ -114,20 +114,20 @@ class SentenceTransformerEncoder(Encoder):
         return self.count_tokens_batch([text])[0]
 
     def count_tokens_batch(self, texts: Sequence[str]) -> list[int]:
-        # In parts: an encoding takes many times the memory of its text.
+        # The texts are encoded in parts: an encoding takes many times the memory of its text.
         parts = (texts[start : start + _AT_ONCE] for start in range(0, len(texts), _AT_ONCE))
         return [len(encoding.ids) for part in parts for encoding in self._counter.encode_batch_fast(list(part))]
 
     def encode_queries(self, texts: Sequence[str]) -> Vectors:
         if (bert := self._onnx()) is not None:
-            # float32, and all threads on one product.
+            # Questions are encoded in float32, with all threads on one product.
             rows = bert.network(int8=False, threads=cores()).recent_vectors(bert.token_ids(texts))
             return normalised(rows, len(texts), bert.dimension, self.model_name)
         return self._encode_in_torch(texts, "encode_query")
 
     def encode_passages(self, texts: Sequence[str]) -> Vectors:
         if (bert := self._onnx()) is not None:
-            # Eight bits if wanted, and one thread for each batch.
+            # Passages are encoded in eight bits if the dtype says so, with one thread for each batch.
             network = bert.network(int8=self.dtype == "int8")
             parts = [texts[start : start + _AT_ONCE] for start in range(0, len(texts), _AT_ONCE)]
             rows = [network.vectors(bert.token_ids(part)) for part in parts or [[]]]

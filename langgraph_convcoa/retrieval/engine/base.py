@@ -32,7 +32,7 @@ from langgraph_convcoa.text.words import content_words
 
 _END: ContextVar[float] = ContextVar("engine_deadline", default=math.inf)
 
-# Stored word weights assume this mean number of content words a passage. With another mean the ranking is nearly the same.
+# Stored word weights assume this mean number of content words a passage. With another mean, the ranking is nearly the same.
 USUAL_LENGTH = 100.0
 # Most characters of a document (it is written in one transaction), most bytes of an id, and most bytes of a tenant.
 _LONGEST, _LONGEST_ID, _LONGEST_TENANT = 10_000_000, 1_000, 200
@@ -81,7 +81,7 @@ class Engine(Protocol):
     """Environment variables that its driver reads. A worker on another machine needs them too."""
 
     def open(self, dimension: int, encoder: str, *, create: bool = False) -> None:
-        """Check on the first call that the collection has this encoder and dimension. With `create`, make a missing one.
+        """Check on the first call that the collection has this encoder and dimension. With `create`, make it if missing.
 
         Raises RetrievalError if there is no collection and `create` is false, or it has another encoder, dimension or version.
         """
@@ -108,7 +108,7 @@ class Engine(Protocol):
         """The digest of each of these documents that is stored with all its passages."""
 
     def put(self, passages: Sequence[StoredPassage]) -> None:
-        """Store whole documents, all or none. Each replaces the document with its id. Storing it again changes nothing.
+        """Store whole documents, all or none. Each replaces the stored document with the same id, even if both are equal.
 
         Raises RetrievalError if a passage of another document has one of the ids.
         """
@@ -274,7 +274,7 @@ def bm25(passage: StoredPassage, weights: Mapping[str, float], mean_length: floa
 
 
 def numbered(passages: Sequence[StoredPassage]) -> Iterator[tuple[int, StoredPassage]]:
-    """Each passage with its number in its document, from 1."""
+    """Each passage and its number in the document, from 1."""
     parts: Counter[str] = Counter()
     for passage in passages:
         parts[passage.document] += 1

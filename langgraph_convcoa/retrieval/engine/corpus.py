@@ -93,12 +93,12 @@ class EngineCorpus(Corpus):
         return _candidates([there[i] for i in chosen], self.engine, lexical=lexical[:, chosen])
 
     def scores(self, view: View, _queries: Sequence[str], turns: Sequence[Sequence[tuple[str, str]]] | None = None) -> Vectors:
-        """BM25 of the candidates over the best of all passages, (1, n), which was computed when the engine named them."""
+        """BM25 of the candidates over the best of all passages, (1, n), as computed when the engine named them."""
         lexical = cast(Candidates, view).lexical
         return lexical[:1] if turns is None else lexical[1:2]
 
     def _channels(self, query: Query) -> tuple[list[dict[str, float]], float]:
-        """Word weights times idf: of the question and, if it has turns, of both together. Also the mean length."""
+        """Word weights times idf: for the question and, if it has turns, for question and turns. Also the mean length."""
         own, earlier = Counter(content_words(query.questions[0])), query.turns[0]
         said = turn_words(earlier, own) if earlier else {}
         statistics = self.engine.statistics({**own, **said})

@@ -47,7 +47,7 @@ def load_into(
 ) -> Committed:
     """Load any number of documents into an engine by its fastest path.
 
-    A document with the same id and content as a stored one is skipped without being encoded. With other content it replaces
+    A document with the same id and content as a stored one is skipped without being encoded. With other content, it replaces
     the stored one. So a killed run can be repeated, and nothing is lost or doubled. Several processes may load together.
 
     Args:
@@ -202,7 +202,7 @@ class _Worker:
     def __init__(self, open_engine: Opener, encoder: Encoder, cache: Path | None) -> None:
         self._open, self._encoder, self._cache = open_engine, encoder, cache
 
-    # Opened after construction, since Ray reports a constructor's errors without their type.
+    # The engine is opened after construction, since Ray reports a constructor's errors without their type.
     @cached_property
     def _opened(self) -> tuple[Engine, PatternCache | None]:
         return self._open(), None if self._cache is None else PatternCache(self._cache)

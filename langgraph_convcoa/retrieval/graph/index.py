@@ -123,7 +123,7 @@ def _names(contents: Contents, titles: Hashes, articles: npt.NDArray[np.bool_]) 
 class GraphIndex:
     """The names in passages, in the order in which the passages were added; `keys` has each passage's key in its corpus.
 
-    It stores hashes of words, and no text. After a change the links are computed at the next query: 2 seconds for 100,000
+    It stores hashes of words, and no text. After a change, the links are computed at the next query: 2 seconds for 100,000
     passages. Threads must take turns.
     """
 

@@ -52,7 +52,7 @@ class Walk:
         return path if trail else []
 
     def _trail(self, passage: int) -> list[int]:
-        """The nodes on the heaviest way to a passage, which is the last node; empty if links did not raise the passage.
+        """The nodes on the heaviest way to a passage, the passage last. Empty if links did not raise the passage.
 
         Node i < n is a passage, node n + e is entity e.
         """

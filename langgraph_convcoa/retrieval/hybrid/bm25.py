@@ -36,7 +36,7 @@ class BM25Index:
     """BM25 over passages in the order in which they were added; `keys` has each passage's key in its corpus.
 
     Titles count, words are stemmed, and stop words are left out (`text.content_words`). The score is Lucene's form of BM25
-    with k1 = 1.5 and b = 0.75. After a change the weights of words are computed at the next query: about 2 seconds for a
+    with k1 = 1.5 and b = 0.75. After a change, the weights of words are computed at the next query: about 2 seconds for a
     million passages. Threads must take turns.
 
     Example:

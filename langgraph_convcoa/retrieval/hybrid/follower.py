@@ -1,4 +1,4 @@
-"""Keeps an index with an entry for each passage in step with a corpus that changes, and saves it."""
+"""Keeps an index, which has an entry for each passage, in step with a corpus that changes, and saves the index."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def behind(changes: int, total: int) -> bool:
 
 
 class Follower(Generic[_Index]):
-    """Keeps an index in step with the searched state of a corpus: new passages are appended, deleted ones removed.
+    """Keeps an index in step with the searched state of a corpus: new passages are appended, deleted passages removed.
 
     Its file, written while `lock` is held, only saves time: if it is missing, damaged or of another version or corpus, the
     index is rebuilt.

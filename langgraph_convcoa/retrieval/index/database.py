@@ -311,7 +311,7 @@ def _head(text: str) -> Head:
     counts = (head.dimension - 1, head.rows, head.next_key - 1, head.commits)
     if not all(0 <= count < 2**53 for count in counts) or (head.rows and not _FILE.fullmatch(head.file)):
         raise ValueError("a count or the file is out of range")
-    # Saved by earlier releases, which had an approximate search.
+    # Earlier releases, which had an approximate search, saved this setting.
     head.settings.pop("approximate", None)
     return head
 

@@ -78,7 +78,7 @@ class Snapshot:
             offsets = np.concatenate([[0], np.cumsum(_joined([block.sizes for block in blocks], np.int64))])
             scales = _joined([block.scales for block in blocks], np.float32) if head.dtype == "int8" else None
             shape, dtype = (head.rows, head.dimension), STORED_TYPES[head.dtype]
-            # Mapped now: a removed file stays readable. As a plain array, since slices of a memmap are slow.
+            # A file that is mapped now stays readable if it is removed. Slices of a plain array are faster than of a memmap.
             rows = np.memmap(file, dtype, "r", shape=shape).view(np.ndarray) if head.rows else np.zeros(shape, dtype)
             patterns = Patterns(rows, offsets, scales, head.dtype)
         alive = keys > 0
@@ -208,7 +208,7 @@ class Index(Corpus):
         return type(self), (self.path,)
 
     def __repr__(self) -> str:
-        # From the last snapshot, so that nothing is read.
+        # The number comes from the last snapshot, so that nothing is read.
         held = "" if self._current is None else f", passages={len(self._current)}"
         return f"Index({str(self.path)!r}{held})"
 
@@ -246,7 +246,7 @@ class Index(Corpus):
         """Add documents in batches of up to 256; each yielded result is on the disk. Memory use is that of one batch.
 
         A document with the same id and content as a stored one is skipped without being encoded, so a killed run can be run
-        again. After an error earlier batches stay. Otherwise as `Corpus.ingest`.
+        again. After an error, earlier batches stay. Otherwise as `Corpus.ingest`.
         """
         self.snapshot().check_encoder(encoder)
         total = len(documents) if isinstance(documents, Sized) else None

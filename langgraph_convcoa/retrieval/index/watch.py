@@ -36,7 +36,7 @@ class Changed(NamedTuple):
 
 
 class WatchedFiles:
-    """Files and folders, and their documents in an index. After a change all files are read, but only new text is encoded.
+    """Files and folders, and their documents in an index. After a change, all files are read, but only new text is encoded.
 
     Each of `paths` has a prefix for the ids and sources of its documents. `told` gets each file and reason once.
     """
@@ -65,7 +65,7 @@ class WatchedFiles:
     def sync(self, index: Index, encoder: Encoder, progress: Progress = False) -> Changed:
         """Add and update the files' documents in the index, and delete documents that are gone.
 
-        A file that cannot be read counts as empty. After an error the next call tries again.
+        A file that cannot be read counts as empty. After an error, the next call tries again.
         """
         stamps = [self._read_stamps(*place) for place in self._places]
         if stamps == self._stamps:

@@ -77,7 +77,7 @@ class WriterLock:
                 yield
 
 
-# `append` and `compact` need a caller that holds the writer's lock. After a RetrievalError the index is unchanged.
+# `append` and `compact` need a caller that holds the writer's lock. After a RetrievalError, the index is unchanged.
 
 
 def append(folder: Path, chosen: Selection, encoded: Memory) -> None:
@@ -93,7 +93,7 @@ def append(folder: Path, chosen: Selection, encoded: Memory) -> None:
 
 
 def compact(folder: Path, head: Head, view: View) -> None:
-    """Write the patterns of passages that are not deleted into a new file, which replaces the old one."""
+    """Write the patterns of passages that are not deleted into a new file, which replaces the old file."""
     with writing(folder) as database:
         head = _put_file(database, folder, head, view, view.keys[view.numbers])
         database.put_head(head)

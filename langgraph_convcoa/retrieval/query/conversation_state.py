@@ -120,8 +120,8 @@ def _message(role: Any, content: Any) -> BaseMessage:
 class StateEncoder:
     """Query states of questions with their histories; vectors of recent texts are kept, since histories recur.
 
-    The state is `conversational_state`. The default model has a query encoder, whose vectors of questions with their turns are
-    mixed in (`mixed_states`). The `StateWeights` of a trained head replace `conversational_state`.
+    The state is `conversational_state`. The query encoder of the default model also encodes the question with its turns, and
+    this vector is mixed with the state (`mixed_states`). A trained head replaces `conversational_state` (`StateWeights`).
     """
 
     def __init__(self, encoder: Encoder, model: RetrieverModel | None = None) -> None:
@@ -216,8 +216,8 @@ class StateWeights:
 def mixed_states(encoded: Vectors, questions: Vectors, states: Vectors, state_weight: float, gate: float) -> Vectors:
     """normalise((1 - <t, x>)^p t + g s): states s mixed with the query encoder's vectors t.
 
-    x are the vectors of the questions alone; all vectors are (n, d) of length one. For a self-contained question t is near x
-    and adds nothing. With p = 0 the query encoder has the same weight for every question.
+    x are the vectors of the questions without their turns. All vectors are (n, d), of length one. For a self-contained
+    question, t is near x and has little weight. With p = 0, the query encoder has the same weight for every question.
     """
     weights = np.clip(1 - np.einsum("nd,nd->n", encoded, questions), 0, None)[:, None] ** np.float32(gate)
     mixed = weights * encoded + np.float32(state_weight) * states

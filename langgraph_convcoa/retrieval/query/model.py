@@ -55,7 +55,7 @@ class RetrieverModel:
     encoder: str  # Identity of the encoder whose patterns are searched (`encoder_identity`).
     settings: Mapping[str, float] = field(default_factory=dict)  # Retriever settings; the user's settings take precedence.
     state: StateWeights | None = None  # Projections and gate of the conversation state; untrained when None.
-    query_encoder: QueryEncoder | None = None  # When None the state uses the encoder's vectors alone.
+    query_encoder: QueryEncoder | None = None  # When None, the state uses the encoder's vectors alone.
     state_weight: float = 0.0  # g of `mixed_states`.
     gate: float = 0.0  # p of `mixed_states`.
     card: str = ""  # The model card, in Markdown.
@@ -151,7 +151,7 @@ def default_model() -> RetrieverModel | None:
 def model_for(model: RetrieverModel | str | None, encoder: Encoder) -> RetrieverModel | None:
     """Return the model that a name ("default", "untrained") means for an encoder; the encoder is not loaded.
 
-    None means the default model for the default encoder, else no model. InputError for "default" with another encoder.
+    With None, only the default encoder has a model, the default model. "default" with another encoder raises InputError.
     """
     if isinstance(model, RetrieverModel):
         return model
@@ -163,7 +163,7 @@ def model_for(model: RetrieverModel | str | None, encoder: Encoder) -> Retriever
 
 
 def encoder_identity(name: str) -> str:
-    """An encoder's name without its dtype and length, which a model does not depend on."""
+    """An encoder's name without its dtype and length: a model does not depend on them."""
     return "|".join(part for part in name.split("|") if part not in _DTYPES and not part.isdigit())
 
 
@@ -187,7 +187,7 @@ def stated_model(model: RetrieverModel | str | Path | None) -> str | None:
     """The entry for a model in an index's settings: its name, "index:model" if it is saved with the index, or None."""
     if not isinstance(model, RetrieverModel):
         return None if model is None else str(model)
-    # The default model is not saved: the user who opens the index chooses.
+    # The default model is not saved with the index: the user who opens the index chooses a model.
     return None if model.source == DEFAULT_MODEL else _BESIDE
 
 

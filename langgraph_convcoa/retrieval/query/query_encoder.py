@@ -34,10 +34,10 @@ _LARGEST = 127
 
 @dataclass(frozen=True, eq=False)
 class Differences:
-    """Trained weights minus the encoder's weights (their hash is `base_hash`), for the tensors that differ.
+    """Trained weights minus the encoder's, for the tensors that differ. `base_hash` is a hash of the encoder's weights.
 
-    Tensors have their names in the encoder's transformer. Matrices are int8, with a scale for each row under
-    `{name}.scale`: the row's largest absolute entry over 127. Vectors are float32.
+    A tensor is named as in the encoder's transformer. Matrices are int8; `{name}.scale` has a scale for each row, the row's
+    largest absolute entry over 127. Vectors are float32.
     """
 
     tensors: dict[str, npt.NDArray[Any]]
@@ -101,8 +101,8 @@ class QueryEncoder:
     """A trained copy of the encoder that reads `question [SEP] turns, newest first` in 128 tokens.
 
     It gives the vector that the encoder would give to the self-contained question, so indexes of passages stay valid.
-    The trained weights are kept as 8-bit differences from the encoder (`base`, a name or folder), which is loaded on first
-    use. Threads may share a query encoder.
+    The trained weights are kept as 8-bit differences from the encoder (`base`, a name or folder). The encoder is loaded on
+    first use. Threads may share a query encoder.
     """
 
     def __init__(self, base: str, differences: Differences, reading: Reading | None = None) -> None:

@@ -120,7 +120,7 @@ class Environment:
         played = PlayedPlan(reasoner or ExtractiveReasoner(getattr(action, "encoder", None)))
         self._graph = build_graph(actions=[action], reasoner=played, context=settings).compile()
         self.actions = [action.name]
-        # Only the fields of `ConvCoAContext`: the settings may also hold those of other actions.
+        # Only the fields of `ConvCoAContext` are checked: the settings may also hold settings of other actions.
         own = {name: value for name, value in settings.items() if name in ConvCoAContext.model_fields}
         self.most = ConvCoAContext.model_validate(own).max_sub_questions
         self.reward_settings = reward or RewardSettings()
@@ -135,7 +135,7 @@ class Environment:
         raise InputError(f"No plan is asked for {question[:80]!r}: leave the question out.")
 
     async def play(self, plan: str, question: str, history: History = ()) -> ConvCoAOutput:
-        """The output of a turn with this plan. The plan is read as tolerantly as in a graph; `usage` lacks its call."""
+        """The output of a turn with this plan. The plan is read as tolerantly as in a graph. `usage` leaves out its call."""
         config: RunnableConfig = {"configurable": {_PLAN: plan}}
         output: ConvCoAOutput = await self._graph.ainvoke({"messages": _messages(question, history)}, config)  # type: ignore[assignment]
         return output
@@ -152,7 +152,7 @@ class Environment:
         return await turn_reward(plan, output, turn.question, turn.references, self.reward_settings)
 
     async def rewards(self, plans: Sequence[str], turns: Sequence[Query]) -> list[TurnReward | None]:
-        """The reward of each plan in its turn. If a turn has the same plan twice, it is played once.
+        """The reward of each plan for the turn at the same place. If a turn has two equal plans, one of them is played.
 
         The reward is None if the turn failed; a warning says why. TRL leaves such a plan out.
         """
@@ -168,7 +168,7 @@ class Environment:
 
         played: dict[tuple[str, str], asyncio.Task[TurnReward | None]] = {}
         for plan, turn in zip(plans, turns, strict=True):
-            # Not by id: turns of two data sets may have the same id.
+            # The id is not enough as a key: turns of two data sets may have the same id.
             if (plan, repr(turn)) not in played:
                 played[plan, repr(turn)] = asyncio.ensure_future(one(plan, turn))
         return [await played[plan, repr(turn)] for plan, turn in zip(plans, turns, strict=True)]

@@ -39,13 +39,13 @@ SCHEMES = ("milvus", "milvuss", "milvus+file")
 Ask: TypeAlias = Callable[..., Any]
 
 _FORM = "milvus://user:password@host:19530/database?collection=NAME, or milvus+file:///folder/name.db?collection=NAME"
-# The client pings an idle connection every 10 s. milvus-lite takes three pings for an attack and closes it.
+# The client pings an idle connection every 10 s. milvus-lite takes three pings for an attack and closes the connection.
 _QUIET = {"grpc.keepalive_time_ms": 2**31 - 1, "grpc.keepalive_permit_without_calls": 0}
 _LATE = "{name} did not answer within {limit:g} s; it is too busy, or stopped."
 # Patterns in the driver's errors, and the message for each pattern.
 _FAILURES = {
     r"unavailable|fail connecting|connection refused|connect failed": (
-        "{name} cannot be reached within {limit:g} s; see that the server runs, and the address."
+        "{name} cannot be reached within {limit:g} s; check that the server runs and that the address is right."
     ),
     r"deadline|timeout": _LATE,
     r"open local milvus failed": (
@@ -53,23 +53,23 @@ _FAILURES = {
         "processes need a server."
     ),
     r"quota|limit exceeded|insufficient memory|no space|disk full": (
-        "{name} is full ({reason}); make room, and put the same again."
+        "{name} is full ({reason}); make room, and add the same documents again."
     ),
     r"auth|permission|privilege": "{name} refuses the user, the password or the right to do this; see the address.",
 }
 
 
 class MilvusEngine(ServerEngine):
-    """Passages of a tenant in two collections of a Milvus server (2.5 or newer) or of a file by milvus-lite.
+    """Passages of a tenant in two collections, on a Milvus server (2.5 or newer) or in a file through milvus-lite.
 
     One collection has a row for each window, for searches. The other has a row for each passage, with all stored data. Milvus
     has no transactions. A document's first passage has the digest; this passage is deleted first and written last. So if a
-    writer is killed, the document has no digest, and the next load writes it again. Two writers must not write one document
-    at the same time. Milvus counts the passages with a word. The mean length is taken over up to 16,384 passages.
+    writer is killed, the document has no digest, and the next load writes it again. Two writers must not write the same
+    document at the same time. Milvus counts the passages that have a word. The mean length is over up to 16,384 passages.
 
     Args:
-        address: milvus://user:password@host:19530/database, milvuss:// for TLS, or milvus+file:///folder/name.db, which one
-            process may have open. User and password may be in MILVUS_TOKEN instead, as user:password.
+        address: milvus://user:password@host:19530/database, milvuss:// for TLS, or milvus+file:///folder/name.db; only one
+            process may have that file open. User and password may be in MILVUS_TOKEN instead, as user:password.
         collection: Up to 40 lower-case letters, digits and _.
         tenant: The owner of the passages; passages of other tenants are neither seen nor changed.
         timeout: Seconds until an answer; writing may take 0.05 s more for each passage. `settle` has an hour.
@@ -165,7 +165,7 @@ class MilvusEngine(ServerEngine):
                 raise InputError(f"Milvus holds vectors of 2 to {_LONGEST_VECTOR:,} numbers here, not {dimension}.")
             # The indexes of an empty collection take time too.
             ask, head = self._asking(_WRITING * 200), json.dumps([self.version, dimension, encoder])
-            # `_found` looks for the collection of passages, so that is made last.
+            # `_found` looks for the collection of passages, so this collection is made last.
             for kind in form.KINDS:
                 try:
                     ask("create_collection", kind, **form.definition(kind, dimension, head, file=self._file))
@@ -174,7 +174,7 @@ class MilvusEngine(ServerEngine):
                     if not ask("has_collection", kind):
                         raise
             self._checked(ask, dimension, encoder)
-        # Necessary after a restart, or if the process that made the collection was killed.
+        # Loading is necessary after a restart, or if the process that made the collection was killed.
         for kind in form.KINDS:
             ask("load_collection", kind)
         return True
@@ -207,7 +207,7 @@ class MilvusEngine(ServerEngine):
         return [hit["entity"]["id"] for hit in hits]
 
     def _rows(self, ask: Ask, field: str, names: Iterable[str], *fields: str, where: str = "") -> Iterator[tuple[str, Row]]:
-        """The rows of passages (`key`) or of documents (`document`), each with its name."""
+        """Yield (name, row) for each row of the named passages (field "key") or documents (field "document")."""
         keys = {key(self._whose, name): name for name in names}
         for one in self._among(field, keys, where):
             for row in ask("query", "passages", filter=one, output_fields=[field, *fields]):
@@ -245,12 +245,12 @@ class MilvusEngine(ServerEngine):
             client.close()
 
     def _asking(self, more: float = 0) -> Ask:
-        """A function that calls the client, with a time-out that starts now and may have more seconds."""
+        """A function that calls the client. All its calls share one time-out, which starts now: `timeout` plus `more`."""
         limit = self.timeout + more
         return partial(self._ask, limit, end_of(limit))
 
     def _ask(self, limit: float, end: float, method: str, kind: str, /, *arguments: Any, **named: Any) -> Any:
-        """Call a method of the client for the collection of a kind, which must end by `end`."""
+        """Call a method of the client on the collection of a kind. The call must end by `end`."""
         import grpc
         from pymilvus.exceptions import MilvusException
 
@@ -260,7 +260,7 @@ class MilvusEngine(ServerEngine):
             return call(f"convcoa_{self.collection}_{kind}", *arguments, timeout=left, **named)
         except (MilvusException, grpc.RpcError, ValueError) as error:
             token = self._settings.get("token", "")
-            # The first line has the reason; a retry wraps it.
+            # The first line holds the reason. If the client retried, its own words stand before the reason.
             line = first_line(error, {token, token.partition(":")[2]})
             reason = line.rpartition("message=")[2].rstrip(".)>")
             other = _LATE if time.monotonic() >= end else f"{{name}} failed: {type(error).__name__}: {{reason}}."
@@ -268,7 +268,7 @@ class MilvusEngine(ServerEngine):
             raise RetrievalError(said.format(name=self.name, limit=limit, reason=reason)) from None
 
     def _client(self, end: float) -> Any:
-        """The client of this process, which must connect by `end`."""
+        """The client of this process. It must connect by `end`."""
         if (client := self._clients.get(os.getpid())) is not None:
             return client
         from pymilvus import MilvusClient

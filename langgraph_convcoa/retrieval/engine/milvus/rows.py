@@ -145,7 +145,7 @@ def ordered_of(metadata: Mapping[str, Any]) -> dict[str, str]:
 class Condition(NamedTuple):
     """The expression of the rows for which a condition is true, and of those for which it is false.
 
-    Neither holds for a row whose value cannot be compared (a text with a number), so `$not` leaves it out too.
+    Neither expression holds for a row whose value cannot be compared (a text with a number), so `$not` leaves it out too.
     """
 
     true: str
@@ -192,7 +192,7 @@ class _Expressions(EngineConditions[Condition]):
 
 
 def _fact(*hashes: str) -> Condition:
-    """One of these statements is true."""
+    """The condition that one of these statements is true."""
     listed = ", ".join(f'"{one}"' for one in hashes)
     found = f"array_contains(facts, {listed})" if len(hashes) == 1 else f"array_contains_any(facts, [{listed}])"
     return Condition(found, f"not {found}")

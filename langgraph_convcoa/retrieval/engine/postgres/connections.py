@@ -29,8 +29,8 @@ _MOST = 8
 _ATTEMPTS = 5
 _AGAIN = ("40001", "40P01")  # serialization failure, deadlock
 _GRACE = 0.5
-# With keepalives the server frees the locks of a vanished machine within a minute. A connection that only holds a lock is idle
-# for long, so a limit on idle time is lifted; servers before PostgreSQL 14 have no such limit.
+# With keepalives, the server frees the locks of a vanished machine within a minute. A connection that only holds a lock is
+# idle for long, so a limit on idle time is lifted; servers before PostgreSQL 14 have no such limit.
 _PATIENT = (
     "SET statement_timeout = 0; SET lock_timeout = 0; "
     "SET tcp_keepalives_idle = 30; SET tcp_keepalives_interval = 10; SET tcp_keepalives_count = 3; "
@@ -134,7 +134,8 @@ class Connections:
         if isinstance(error, errors.FeatureNotSupported) and "vector" in reason:
             return RetrievalError(f"{self.label} needs the extension pgvector on the server: {reason}.")
         if isinstance(error, errors.OperationalError) and not state:
-            return RetrievalError(f"{self.label} cannot be reached: {reason}; see that the server runs, and the address.")
+            check = "check that the server runs and that the address is right"
+            return RetrievalError(f"{self.label} cannot be reached: {reason}; {check}.")
         return RetrievalError(f"{self.label} failed: {type(error).__name__}: {reason}.")
 
     @contextmanager
@@ -143,7 +144,7 @@ class Connections:
         import psycopg
 
         if self._process != os.getpid():
-            # After a fork the connections are the parent's.
+            # After a fork, the connections are the parent's.
             self._clear()
         places = self._places
         if not places.acquire(timeout=max(0.0, end - time.monotonic())):

@@ -209,7 +209,7 @@ class PostgresEngine(ServerEngine):
         joined, values = self._joined(asked)
         wanted = _WINDOWS * k
         while True:
-            # By default pgvector returns at most 40 rows, and fewer if some belong to other tenants.
+            # By default, pgvector returns at most 40 rows, and fewer if some belong to other tenants.
             breadth = min(_BROADEST, max(2 * wanted, 100))
             scan = {"hnsw.iterative_scan": "relaxed_order", "hnsw.max_scan_tuples": max(20_000, 20 * wanted)}
             set_local(cursor, {"hnsw.ef_search": breadth, **scan})

@@ -76,7 +76,7 @@ Row = tuple[Any, ...]
 
 
 class Schema:
-    """The names of a collection's tables, which it puts into statements in place of `{passages}` and the like."""
+    """Puts the names of a collection's tables into statements, in place of `{passages}` and the like."""
 
     def __init__(self, collection: str) -> None:
         self.collection = collection

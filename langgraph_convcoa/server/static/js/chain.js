@@ -30,7 +30,7 @@ export function badge(status) {
   );
 }
 
-/** Whether the answer is a question back to the person. */
+/** Whether the answer is a clarifying question. */
 export function asksBack(chain) {
   return chain.some((item) => item.status === "asked");
 }

@@ -163,7 +163,7 @@ def test_a_server_that_is_full_is_said(engine, monkeypatch):
     engine.put([passage("x")])
     with monkeypatch.context() as patch:
         patch.setattr(next(iter(engine._clients.values())), "upsert", full)
-        with pytest.raises(RetrievalError, match=r"is full \(.*make room, and put the same again") as raised:
+        with pytest.raises(RetrievalError, match=r"is full \(.*make room, and add the same documents again") as raised:
             engine.put([passage("y")])
     assert "hunter22" not in str(raised.value)
     engine.put([passage("y")])
