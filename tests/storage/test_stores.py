@@ -167,6 +167,15 @@ def test_a_threads_name_may_hold_any_characters(tmp_path: Path, name: str) -> No
     assert all(path.name.startswith("s.sqlite") for path in (tmp_path / "in").iterdir())
 
 
+async def test_programs_that_open_a_new_store_at_once_make_its_tables_in_turn(tmp_path: Path) -> None:
+    async def opened() -> None:
+        store = open_store(tmp_path / "s.sqlite")
+        async with store.opened(), store.shared(), store.book():
+            pass
+
+    await asyncio.gather(*(opened() for _ in range(6)))
+
+
 def test_names_that_cannot_be_stored_are_told() -> None:
     for name in ("", "  ", "a\0b", "x" * (LONGEST_THREAD + 1)):
         with pytest.raises(InputError, match="thread"):
