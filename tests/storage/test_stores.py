@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import random
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -118,11 +119,11 @@ def test_a_read_only_file_is_told_before_anything_else(tmp_path: Path) -> None:
 def test_a_damaged_file_is_told(tmp_path: Path) -> None:
     store = filled(tmp_path / "s.sqlite", rounds=3)
     content = bytearray(store.read_bytes())
-    content[4096:] = os.urandom(len(content) - 4096)
+    content[4096:] = random.Random(1).randbytes(len(content) - 4096)
     store.write_bytes(bytes(content))
     with pytest.raises(StoreError, match="damaged"), session(store) as conversation:
         conversation.ask(WHEN)
-    store.write_bytes(b"SQLite format 3\0" + os.urandom(5000))
+    store.write_bytes(b"SQLite format 3\0" + random.Random(1).randbytes(5000))
     with pytest.raises(StoreError):
         open_store(store).check()
 

@@ -70,6 +70,8 @@ class Connections:
 
         limit = self.timeout if timeout is None else timeout
         end = end_of(limit)
+        if time.monotonic() >= end:
+            raise self._late(limit)
         for attempt in range(_ATTEMPTS):
             with self._connection(end, limit) as (connection, kept):
                 try:
@@ -118,7 +120,7 @@ class Connections:
 
         reason = first_line(error, self._secrets).rstrip(".")
         if limit is not None and end is not None and (isinstance(error, errors.QueryCanceled) or time.monotonic() >= end):
-            return RetrievalError(f"{self.label} did not answer within {limit:g} s; it is too busy, or stopped.")
+            return self._late(limit)
         state = error.sqlstate or ""
         if state.startswith("53") or state == "58030":
             kept = "" if limit is None else "nothing of this was written: "
@@ -132,6 +134,9 @@ class Connections:
         if isinstance(error, errors.OperationalError) and not state:
             return RetrievalError(f"{self.label} cannot be reached: {reason}; see that the server runs, and the address.")
         return RetrievalError(f"{self.label} failed: {type(error).__name__}: {reason}.")
+
+    def _late(self, limit: float) -> RetrievalError:
+        return RetrievalError(f"{self.label} did not answer within {limit:g} s; it is too busy, or stopped.")
 
     @contextmanager
     def _connection(self, end: float, limit: float) -> Iterator[tuple[Connection[tuple[Any, ...]], bool]]:
