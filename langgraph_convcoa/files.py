@@ -7,6 +7,7 @@ import hashlib
 import os
 import shutil
 import sqlite3
+import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
@@ -82,7 +83,9 @@ def private_folder(folder: str | Path) -> None:
 
 def private_file(path: str | Path) -> None:
     """Create an empty file with the permissions 0600 if it is missing, before a library creates it with wider permissions."""
-    os.close(os.open(path, os.O_CREAT | os.O_RDONLY | getattr(os, "O_CLOEXEC", 0), 0o600))
+    # If this process has the file open as a database, opening and closing it here would free the locks of SQLite.
+    if not (Path(path).is_file() and os.access(path, os.R_OK)):
+        os.close(os.open(path, os.O_CREAT | os.O_RDONLY | getattr(os, "O_CLOEXEC", 0), 0o600))
 
 
 def remove_remains(target: str | Path) -> None:
@@ -192,13 +195,26 @@ def prepare_sqlite(connection: sqlite3.Connection, application: int, version: in
     statements that create the tables. No transaction may be open.
     """
     if is_blank(connection):
-        connection.execute("PRAGMA journal_mode=WAL")
+        use_wal(connection)
         connection.execute("BEGIN IMMEDIATE")
         if is_blank(connection):
             for statement in (*schema, f"PRAGMA application_id={application}", f"PRAGMA user_version={version}"):
                 connection.execute(statement)
         connection.execute("COMMIT")
     return sqlite_stamp(connection)
+
+
+def use_wal(connection: sqlite3.Connection) -> None:
+    """Switch a database to write-ahead logging. While another connection writes, SQLite refuses at once, so try again."""
+    end = time.monotonic() + connection.execute("PRAGMA busy_timeout").fetchone()[0] / 1000
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() >= end:
+                raise
+        time.sleep(0.01)
 
 
 def sqlite_stamp(connection: sqlite3.Connection) -> tuple[int, int]:

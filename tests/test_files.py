@@ -1,6 +1,7 @@
 import os
 import sqlite3
 import stat
+import threading
 
 import pytest
 
@@ -8,12 +9,14 @@ from langgraph_convcoa.errors import StoreError
 from langgraph_convcoa.files import (
     open_sqlite,
     prepare_sqlite,
+    private_file,
     remove_remains,
     replacing,
     replacing_folder,
     sqlite_connection,
     sqlite_stamp,
 )
+from tests.bounds import run_python
 
 
 def _names(folder):
@@ -126,3 +129,20 @@ def test_a_database_is_stamped_once(tmp_path):
     with sqlite_connection(tmp_path / "other") as connection:
         connection.execute("CREATE TABLE theirs (v)")
         assert sqlite_stamp(connection) == (0, 0)
+
+
+def test_a_new_database_that_another_writes_is_stamped_after_that(tmp_path):
+    writer = open_sqlite(tmp_path / "s", autocommit=True, any_thread=True)
+    writer.execute("BEGIN IMMEDIATE")
+    threading.Timer(0.2, writer.close).start()
+    with sqlite_connection(tmp_path / "s") as connection:
+        assert prepare_sqlite(connection, 77, 2, ["CREATE TABLE t (v)"]) == (77, 2)
+
+
+def test_a_private_file_keeps_the_locks_that_its_database_has_in_this_process(tmp_path):
+    with sqlite_connection(tmp_path / "s", autocommit=True) as connection:
+        connection.execute("BEGIN EXCLUSIVE")
+        private_file(tmp_path / "s")
+        other = "import sqlite3, sys; sqlite3.connect(sys.argv[1], timeout=0).execute('BEGIN EXCLUSIVE')"
+        with pytest.raises(AssertionError, match="database is locked"):
+            run_python("-c", other, tmp_path / "s")

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from langgraph_convcoa.errors import StoreError
-from langgraph_convcoa.files import private_file, sqlite_connection, sqlite_stamp
+from langgraph_convcoa.files import private_file, sqlite_connection, sqlite_stamp, use_wal
 from langgraph_convcoa.storage import FORMAT, ConversationStore, later_format
 
 if TYPE_CHECKING:
@@ -82,7 +82,8 @@ class SqliteStore(ConversationStore):
         with self.errors():
             async with aiosqlite.connect(str(self.path), timeout=WAIT_SECONDS) as connection:
                 saver = AsyncSqliteSaver(connection)
-                await saver.setup()
+                async with self._setting_up(self.path):
+                    await saver.setup()
                 # Commits of steps survive a kill and do not wait for the disk. The turn's last commit, in `prune`, waits.
                 stamp = (f"application_id={_APPLICATION_ID}", f"user_version={FORMAT}")
                 for setting in ("synchronous=NORMAL", "secure_delete=ON", *stamp):
@@ -98,7 +99,7 @@ class SqliteStore(ConversationStore):
         """A store in its own file: two connections that write to the same file would wait for each other."""
         path = self.path.with_name(f"{self.path.name}.threads")
         async with self._base_store(path) as store:
-            for setting in ("journal_mode=WAL", "synchronous=NORMAL", "secure_delete=ON"):
+            for setting in ("synchronous=NORMAL", "secure_delete=ON"):
                 await store.conn.execute(f"PRAGMA {setting}")
             yield store
 
@@ -109,8 +110,17 @@ class SqliteStore(ConversationStore):
         with self.errors():
             private_file(path)
             async with AsyncSqliteStore.from_conn_string(str(path)) as store:
-                await store.setup()
+                async with self._setting_up(path):
+                    await store.setup()
                 yield store
+
+    @asynccontextmanager
+    async def _setting_up(self, path: Path) -> AsyncIterator[None]:
+        """Hold the lock of the book, so that programs that open a new store at the same time make its tables in turn."""
+        async with self._locked("threads", "setup", 6 * WAIT_SECONDS, 0.01):
+            with sqlite_connection(path, timeout=WAIT_SECONDS, autocommit=True) as connection:
+                use_wal(connection)
+            yield
 
     async def erase(self, saver: Any, thread: str) -> None:
         """Delete a thread. Its pages are overwritten, and the log is emptied if nobody reads it; `scrub` removes the rest."""

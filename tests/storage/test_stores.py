@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import random
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -118,11 +119,11 @@ def test_a_read_only_file_is_told_before_anything_else(tmp_path: Path) -> None:
 def test_a_damaged_file_is_told(tmp_path: Path) -> None:
     store = filled(tmp_path / "s.sqlite", rounds=3)
     content = bytearray(store.read_bytes())
-    content[4096:] = os.urandom(len(content) - 4096)
+    content[4096:] = random.Random(1).randbytes(len(content) - 4096)
     store.write_bytes(bytes(content))
     with pytest.raises(StoreError, match="damaged"), session(store) as conversation:
         conversation.ask(WHEN)
-    store.write_bytes(b"SQLite format 3\0" + os.urandom(5000))
+    store.write_bytes(b"SQLite format 3\0" + random.Random(1).randbytes(5000))
     with pytest.raises(StoreError):
         open_store(store).check()
 
@@ -165,6 +166,15 @@ def test_a_threads_name_may_hold_any_characters(tmp_path: Path, name: str) -> No
         assert [summary.thread for summary in threads.summaries()] == ["other"]
     assert [path.name for path in tmp_path.iterdir()] == ["in"]
     assert all(path.name.startswith("s.sqlite") for path in (tmp_path / "in").iterdir())
+
+
+async def test_programs_that_open_a_new_store_at_once_make_its_tables_in_turn(tmp_path: Path) -> None:
+    async def opened() -> None:
+        store = open_store(tmp_path / "s.sqlite")
+        async with store.opened(), store.shared(), store.book():
+            pass
+
+    await asyncio.gather(*(opened() for _ in range(6)))
 
 
 def test_names_that_cannot_be_stored_are_told() -> None:

@@ -207,6 +207,6 @@ def test_a_search_that_fails_is_told_and_costs_nothing_else() -> None:
     with Site({}, results=[]) as nothing:
         assert ask(action(nothing)) == []
         address = nothing.base_url
-    out = build_graph(actions=[WebQuerying(SearXNG(address, timeout=2))]).compile().invoke({"question": QUESTION})
+    out = build_graph(actions=[WebQuerying(SearXNG(address, timeout=SECONDS))]).compile().invoke({"question": QUESTION})
     assert out["chain"][0]["status"] == "failed"
     assert "SearXNG cannot be reached" in out["answer"]

@@ -6,6 +6,7 @@ import contextlib
 import os
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -54,13 +55,11 @@ class Connections:
         self._kept: list[Connection[tuple[Any, ...]]] = []
         self._guard = threading.Lock()
         self._places, self._process = threading.BoundedSemaphore(_MOST), os.getpid()
+        # Not `__del__`: for an object in a reference cycle, Python may delete the connections first, and the driver warns.
+        weakref.finalize(self, _close, self._kept, self._process)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return partial(type(self), self._address, timeout=self.timeout, label=self.label), ()
-
-    def __del__(self) -> None:
-        with contextlib.suppress(Exception):
-            self.close()
 
     def run(self, work: Callable[[Rows], _Result], *, timeout: float | None = None) -> _Result:
         """Run `work` in one transaction within the time-out, and return its result.
@@ -71,6 +70,8 @@ class Connections:
 
         limit = self.timeout if timeout is None else timeout
         end = end_of(limit)
+        if time.monotonic() >= end:
+            raise self._late(limit)
         for attempt in range(_ATTEMPTS):
             with self._connection(end, limit) as (connection, kept):
                 try:
@@ -110,11 +111,8 @@ class Connections:
         if self._process != os.getpid():
             # The connections belong to the parent process.
             self._clear()
-            return
         with self._guard:
-            kept, self._kept = self._kept, []
-        for connection in kept:
-            connection.close()
+            _close(self._kept, self._process)
 
     def worded(self, error: Error, limit: float | None = None, end: float | None = None) -> RetrievalError:
         """An error of the driver in plain words."""
@@ -122,7 +120,7 @@ class Connections:
 
         reason = first_line(error, self._secrets).rstrip(".")
         if limit is not None and end is not None and (isinstance(error, errors.QueryCanceled) or time.monotonic() >= end):
-            return RetrievalError(f"{self.label} did not answer within {limit:g} s; it is too busy, or stopped.")
+            return self._late(limit)
         state = error.sqlstate or ""
         if state.startswith("53") or state == "58030":
             kept = "" if limit is None else "nothing of this was written: "
@@ -137,6 +135,9 @@ class Connections:
             check = "check that the server runs and that the address is right"
             return RetrievalError(f"{self.label} cannot be reached: {reason}; {check}.")
         return RetrievalError(f"{self.label} failed: {type(error).__name__}: {reason}.")
+
+    def _late(self, limit: float) -> RetrievalError:
+        return RetrievalError(f"{self.label} did not answer within {limit:g} s; it is too busy, or stopped.")
 
     @contextmanager
     def _connection(self, end: float, limit: float) -> Iterator[tuple[Connection[tuple[Any, ...]], bool]]:
@@ -187,6 +188,12 @@ class Connections:
             yield
         finally:
             timer.cancel()
+
+
+def _close(kept: list[Connection[tuple[Any, ...]]], process: int) -> None:
+    """Close connections and remove them from the list, except in a fork of their process."""
+    while kept and process == os.getpid():
+        kept.pop().close()
 
 
 def set_local(cursor: Rows, settings: Mapping[str, object]) -> None:

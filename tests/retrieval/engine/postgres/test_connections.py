@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 
 from langgraph_convcoa.retrieval.engine.postgres.connections import _MOST, Connections, Rows
-from tests.bounds import SECONDS, run_in_threads
+from tests.bounds import SECONDS, joined, run_in_threads
 
 
 def test_after_a_restart_of_the_server_no_kept_connection_costs_a_question(pgvector, connection):
@@ -46,3 +47,15 @@ def test_a_process_that_was_forked_does_not_end_the_connections_of_its_parent(pg
     assert kept.execute("SELECT 1").fetchall() == [(1,)]
     assert connections._kept == []
     kept.close()
+
+
+def test_connections_in_a_reference_cycle_are_closed_before_the_driver_warns_of_them(pgvector):
+    connections = Connections(pgvector, timeout=30, label="It")
+    before = threading.enumerate()
+    # The collector takes younger objects first.
+    gc.collect(0)
+    connections.run(lambda cursor: cursor.execute("SELECT 1").fetchall())
+    joined([thread for thread in threading.enumerate() if thread not in before])
+    connections.itself = connections
+    del connections
+    gc.collect()
