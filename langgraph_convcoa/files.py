@@ -152,8 +152,7 @@ def open_sqlite(
 ) -> sqlite3.Connection:
     """Open an SQLite file. The caller must close the connection (`sqlite_connection` closes its own).
 
-    `timeout`: seconds to wait for a lock; `autocommit`: begin no transaction implicitly; `any_thread`: allow other threads,
-    one at a time.
+    `timeout`: seconds to wait for a lock; `autocommit`: no implicit transactions; `any_thread`: threads may take turns.
     """
     uri = f"{Path(path).absolute().as_uri()}?mode={mode}"
     return sqlite3.connect(
@@ -168,7 +167,7 @@ def sqlite_connection(
     *,
     timeout: float = 30.0,
     autocommit: bool = False,
-    error: Callable[[Exception], BaseException] = lambda error: error,
+    error: Callable[[Exception], BaseException] | None = None,
 ) -> Iterator[sqlite3.Connection]:
     """Open an SQLite file for the block and close it after the block.
 
@@ -182,17 +181,15 @@ def sqlite_connection(
             if not autocommit:
                 connection.commit()
     except (sqlite3.Error, UnicodeDecodeError) as caught:
-        wanted = error(caught)
-        if wanted is caught:
+        if error is None:
             raise
-        raise wanted from caught
+        raise error(caught) from caught
 
 
 def prepare_sqlite(connection: sqlite3.Connection, application: int, version: int, schema: Sequence[str]) -> tuple[int, int]:
     """Create the tables if the database is empty, under the write lock; returns its `sqlite_stamp`.
 
-    `application` is the `application_id` of the program, `version` the `user_version` of the format, and `schema` holds the
-    statements that create the tables. No transaction may be open.
+    `application` is the program's `application_id`, `version` the format's `user_version`. No transaction may be open.
     """
     if is_blank(connection):
         use_wal(connection)

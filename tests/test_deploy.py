@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import tomllib
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,8 +11,8 @@ import typer
 import yaml
 
 from langgraph_convcoa.retrieval.engine.choose import open_engine
+from tests import ROOT
 
-ROOT = Path(__file__).parents[1]
 DEPLOY = ROOT / "deploy"
 COMPOSE: dict[str, Any] = yaml.safe_load((DEPLOY / "docker-compose.yml").read_text())
 

@@ -97,8 +97,7 @@ class SqliteStore(ConversationStore):
     @asynccontextmanager
     async def book(self) -> AsyncIterator[BaseStore]:
         """A store in its own file: two connections that write to the same file would wait for each other."""
-        path = self.path.with_name(f"{self.path.name}.threads")
-        async with self._base_store(path) as store:
+        async with self._base_store(self.path.with_name(f"{self.path.name}.threads")) as store:
             for setting in ("synchronous=NORMAL", "secure_delete=ON"):
                 await store.conn.execute(f"PRAGMA {setting}")
             yield store

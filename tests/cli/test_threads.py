@@ -18,8 +18,7 @@ from tests.cli.commands import convcoa, error_of
 from tests.fake_encoder import WordEncoder
 from tests.fakes import KeywordRetriever, corrections, node, plan
 from tests.openai_server import OpenAIServer, Reply, kind_of
-
-WHEN = "When was the Hopfield network described?"
+from tests.storage.test_threads import WHEN
 
 
 @pytest.fixture(autouse=True)

@@ -10,8 +10,6 @@ from urllib.parse import quote
 
 import pytest
 
-from langgraph_convcoa.cli.session import Session
-from langgraph_convcoa.context import ConvCoAContext
 from langgraph_convcoa.errors import ModelError, StoreError, ThreadBusyError
 from langgraph_convcoa.graph import build_graph
 from langgraph_convcoa.server.thread_book import ThreadBook
@@ -23,9 +21,12 @@ from tests.fakes import KeywordRetriever, ScriptedModel, direct
 from tests.integration.turns import context, many_turns
 from tests.postgres_server import PASSWORD, postgres_server
 from tests.server.test_thread_book import renamed_by_several
+from tests.storage.test_threads import session
 
 pytest.importorskip("psycopg_pool")
 pytest.importorskip("langgraph.checkpoint.postgres")
+import psycopg
+
 pytestmark = pytest.mark.slow
 
 WRITERS = 8
@@ -37,10 +38,6 @@ THREADS = ["a", "b", "a.b", "a/b"]
 def address() -> Iterator[str]:
     with postgres_server() as address:
         yield address
-
-
-def session(address: str, thread: str, **settings: object) -> Session:
-    return Session(build_graph(retriever=KeywordRetriever()), ConvCoAContext.model_validate(settings), thread, address)
 
 
 async def test_turns_of_one_program_at_once_do_not_wait_for_each_others_connections(address: str) -> None:
@@ -104,8 +101,6 @@ def test_eight_writers_lose_nothing_and_mix_no_threads(address: str) -> None:
 
 
 def test_old_checkpoints_are_dropped_and_a_thread_is_deleted_with_what_it_shared(address: str) -> None:
-    import psycopg
-
     with session(address, "gone", share_knowledge=True, user_id="ann") as conversation:
         for n in range(3):
             conversation.ask(f"When was the Hopfield network described, xyzzy{n}?")
@@ -151,8 +146,6 @@ def test_a_password_is_in_no_error(address: str, change: str) -> None:
 
 
 def test_a_server_that_stops_and_returns_is_a_store_error_and_then_none(address: str) -> None:
-    import psycopg
-
     with session(address, "cut") as conversation:
         conversation.ask("When was the Hopfield network described?")
         with psycopg.connect(address, autocommit=True) as connection:
@@ -191,8 +184,6 @@ async def test_the_last_turn_is_replaced_or_kept(address: str) -> None:
 
 async def test_a_turn_whose_lock_is_lost_is_ended_at_once_and_can_be_resumed(address: str) -> None:
     """Another program may have the thread by then."""
-    import psycopg
-
     end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
     store, other = open_store(address), open_store(address)
     async with store.opened(), store.book() as book, asyncio.timeout(SECONDS):
@@ -220,8 +211,6 @@ async def test_a_turn_whose_lock_is_lost_is_ended_at_once_and_can_be_resumed(add
 
 
 async def test_a_program_takes_one_connection_for_all_its_locks(address: str) -> None:
-    import psycopg
-
     def connections() -> int:
         with psycopg.connect(address) as connection:
             [(count,)] = connection.execute("SELECT count(*) FROM pg_stat_activity WHERE usename = 'reader'").fetchall()

@@ -34,6 +34,7 @@ import httpx
 from langgraph_convcoa.cli.options import INDEX_VARIABLE
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
+from tests import ROOT
 from tests.bounds import SECONDS, wait_until
 from tests.fake_encoder import WordEncoder
 from tests.fakes import corrections, documents, node, plan
@@ -41,7 +42,6 @@ from tests.integration.turns import context, serve
 from tests.openai_server import OpenAIServer, Reply, kind_of, prompt_of
 from tests.postgres_server import pgvector_server
 
-ROOT = Path(__file__).parents[2]
 _PATIENCE = 3 * SECONDS
 """For one answer, on a machine that does much else."""
 RETRIEVERS = ("engine", "index")

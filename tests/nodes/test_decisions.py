@@ -13,6 +13,7 @@ from pydantic import TypeAdapter
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.nodes.approve import Decided, NeededText, Review, Text, arguments, chain_type, review_request
 from tests.fakes import decided_by
+from tests.nodes.test_approve import edit
 
 ACTIONS = ["knowledge_retrieval", "data_analysis"]
 STEP = {"action": "data_analysis", "sub_question": "How many?", "guess_answer": "", "action_input": "SELECT 1"}
@@ -37,10 +38,6 @@ ANSWER = Review("answer", arguments(answer=(NeededText, "Two [1].")), "The answe
 
 def decide(*decisions: Any, reviews: tuple[Review, ...] = (LOOK_UP,)) -> list[Decided]:
     return decided_by({"decisions": list(decisions)}, reviews)
-
-
-def edit(name: str, **args: Any) -> dict[str, Any]:
-    return {"type": "edit", "edited_action": {"name": name, "args": args}}
 
 
 def test_the_request_is_langchains_and_plain_json() -> None:

@@ -14,19 +14,10 @@ from typing import Any
 import pytest
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
-from langgraph_convcoa.cli.session import Session
-from langgraph_convcoa.context import ConvCoAContext
 from langgraph_convcoa.errors import ConvCoAError, InputError, StoreError
-from langgraph_convcoa.graph import build_graph
 from langgraph_convcoa.storage import FORMAT, LONGEST_THREAD, default_store, open_store, thread_name
 from langgraph_convcoa.storage.threads import Threads
-from tests.fakes import KeywordRetriever
-
-WHEN = "When was the Hopfield network described?"
-
-
-def session(store: Path, thread: str = "a") -> Session:
-    return Session(build_graph(retriever=KeywordRetriever()), ConvCoAContext(), thread, store)
+from tests.storage.test_threads import WHEN, session
 
 
 def filled(store: Path, thread: str = "a", rounds: int = 1) -> Path:

@@ -27,7 +27,7 @@ WHEN = "When was the Hopfield network described?"
 SECRET = "xyzzyplugh"
 
 
-def session(store: Path, thread: str = "a", **settings: Any) -> Session:
+def session(store: Path | str, thread: str = "a", **settings: Any) -> Session:
     return Session(build_graph(retriever=KeywordRetriever()), ConvCoAContext(**settings), thread, store)
 
 

@@ -45,8 +45,7 @@ class PatternCache:
         if application != _APPLICATION_ID:
             raise RetrievalError(f"{self.path} is an SQLite file but no pattern cache; name another file for the cache.")
         if version != _VERSION:
-            reason = f"is of version {version}, not {_VERSION}"
-            raise RetrievalError(f"The pattern cache {self.path} {reason}; delete it and run again.")
+            raise RetrievalError(f"The pattern cache {self.path} is of version {version}, not {_VERSION}; delete the file.")
 
     def __len__(self) -> int:
         with sqlite_connection(self.path, error=self._error) as connection:

@@ -13,21 +13,15 @@ import pytest
 from langgraph_convcoa.retrieval.engine.choose import open_engine
 from langgraph_convcoa.retrieval.engine.load import load_into, ray_load
 from tests.bounds import run_python
-from tests.postgres_server import PASSWORD, pgvector_server
+from tests.postgres_server import PASSWORD
 from tests.retrieval.engine.killed import contents, documents, encoder, killed
 
 pytestmark = pytest.mark.slow
 KILLS, SETTLINGS = 20, 4
 
 
-@pytest.fixture(scope="module")
-def server():
-    with pgvector_server() as address:
-        yield address
-
-
-def test_a_loader_killed_at_20_random_moments_and_run_again_loses_and_doubles_nothing(server, capsys):
-    report = killed(server, KILLS, SETTLINGS)
+def test_a_loader_killed_at_20_random_moments_and_run_again_loses_and_doubles_nothing(pgvector, capsys):
+    report = killed(pgvector, KILLS, SETTLINGS)
     with capsys.disabled():
         print(f"\n{report}")
     assert report["kills"] == KILLS + SETTLINGS
@@ -53,9 +47,9 @@ def dying(flag, address):
     return engine
 
 
-def test_workers_of_ray_load_the_same_as_one_process_though_one_of_them_is_killed(server, tmp_path, monkeypatch):
+def test_workers_of_ray_load_the_same_as_one_process_though_one_of_them_is_killed(pgvector, tmp_path, monkeypatch):
     count = 3 * 256
-    server = server.replace(":" + quote(PASSWORD, safe=""), "")
+    server = pgvector.replace(":" + quote(PASSWORD, safe=""), "")
     flag = tmp_path / "kill"
     flag.touch()
     names = [f"d{number}" for number in range(count)]

@@ -10,6 +10,7 @@ from langgraph_convcoa.retrieval.graph.settings import GraphSettings
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 from langgraph_convcoa.retrieval.search import FoundMetadata
 from tests.retrieval.conftest import BagOfWords
+from tests.retrieval.test_retriever import ids
 
 FILM = Document("Ed Wood is a film directed by Tim Burton about a director.", id="film", metadata={"title": "Ed Wood (film)"})
 MAN = Document("He came from Burbank, in 1958.", id="man", metadata={"title": "Tim Burton"})
@@ -20,10 +21,6 @@ QUESTION = "When was the director of Ed Wood born?"
 
 def retriever(documents=(FILM, MAN, *OTHERS), **options):
     return HopfieldRetriever.from_documents(documents, encoder=BagOfWords(), **({"k": 3, "graph": True} | options))
-
-
-def ids(documents):
-    return [document.id for document in documents]
 
 
 def test_the_second_passage_is_found_by_its_name_in_the_first_and_says_so():

@@ -14,12 +14,10 @@ from tests.fakes import direct
 from tests.server.page.browser import watched
 from tests.server.page.test_page import answered, ask, replies, second_tab
 from tests.server.served import ANSWER, QUESTION, Served
+from tests.server.test_forks import EDITED, SPARSEMAX
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
-
-SPARSEMAX = "Sparsemax was introduced by Martins and Astudillo in 2016 [1]."
-EDITED = "Who introduced sparsemax?"
 
 
 def shown(page: Page) -> list[str]:

@@ -71,7 +71,7 @@ class Connections:
         limit = self.timeout if timeout is None else timeout
         end = end_of(limit)
         if time.monotonic() >= end:
-            raise self._late(limit)
+            raise self.worded(psycopg.OperationalError(), limit, end)
         for attempt in range(_ATTEMPTS):
             with self._connection(end, limit) as (connection, kept):
                 try:
@@ -92,8 +92,7 @@ class Connections:
         """A new connection without transaction and time-out, for long work; closing it frees its locks."""
         import psycopg
 
-        end = time.monotonic() + self.timeout
-        connection = self._connected(end, self.timeout)
+        connection = self._connected(time.monotonic() + self.timeout, self.timeout)
         try:
             connection.execute(_PATIENT)
             yield connection
@@ -109,7 +108,6 @@ class Connections:
     def close(self) -> None:
         """Close the kept connections."""
         if self._process != os.getpid():
-            # The connections belong to the parent process.
             self._clear()
         with self._guard:
             _close(self._kept, self._process)
@@ -120,7 +118,7 @@ class Connections:
 
         reason = first_line(error, self._secrets).rstrip(".")
         if limit is not None and end is not None and (isinstance(error, errors.QueryCanceled) or time.monotonic() >= end):
-            return self._late(limit)
+            return RetrievalError(f"{self.label} did not answer within {limit:g} s; it is too busy, or stopped.")
         state = error.sqlstate or ""
         if state.startswith("53") or state == "58030":
             kept = "" if limit is None else "nothing of this was written: "
@@ -135,9 +133,6 @@ class Connections:
             check = "check that the server runs and that the address is right"
             return RetrievalError(f"{self.label} cannot be reached: {reason}; {check}.")
         return RetrievalError(f"{self.label} failed: {type(error).__name__}: {reason}.")
-
-    def _late(self, limit: float) -> RetrievalError:
-        return RetrievalError(f"{self.label} did not answer within {limit:g} s; it is too busy, or stopped.")
 
     @contextmanager
     def _connection(self, end: float, limit: float) -> Iterator[tuple[Connection[tuple[Any, ...]], bool]]:
