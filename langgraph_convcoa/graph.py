@@ -209,10 +209,8 @@ def after_approve(parts: GraphParts, state: ConvCoAState) -> list[Send] | str:
 
 
 def _planned(parts: GraphParts, state: ConvCoAState) -> list[Send] | str:
-    """Route each sub-question that is neither recalled nor looked up to its action; an empty chain stands for the question.
-
-    If none is left, the answer is verified. A clarifying question is not verified.
-    """
+    """Route each sub-question that is neither recalled nor looked up to its action; an empty chain stands for the question."""
+    # If none is left, the answer is verified. A clarifying question is not verified.
     settings, made = parts.settings(), state["plan"]
     question = chain_item(next(iter(parts.actions)), made["optimized_question"])
     steps: dict[int, PlannedNode | ChainItem] = dict(enumerate(made["nodes"])) or {LOOKED: question}

@@ -189,10 +189,8 @@ async def alook(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, 
 
 
 def _first_requests(parts: GraphParts, state: ConvCoAState, settings: ConvCoAContext) -> dict[str, ActionRequest]:
-    """The request to each action that is asked before the plan: those that need no approval and take any question.
-
-    If some of them recognise the form of the question, such as "Which documents do I have?", only these are asked.
-    """
+    """The request to each action that is asked before the plan: those that need no approval and take any question."""
+    # If some of them recognise the form of the question, such as "Which documents do I have?", only these are asked.
     if not settings.look_first or not parts.reasoner("plan", settings).uses_model:
         return {}
     question, history = question_of(state), tuple(pairs_of(state))
@@ -206,10 +204,8 @@ def _first_requests(parts: GraphParts, state: ConvCoAState, settings: ConvCoACon
 
 
 def _request(parts: GraphParts, settings: ConvCoAContext, action: str, **asked: Any) -> ActionRequest:
-    """The request to an action, with its settings and the number of pieces.
-
-    A model reads an excerpt of each piece and its neighbours; without a model, each piece is read alone.
-    """
+    """The request to an action, with its settings and the number of pieces."""
+    # A model reads an excerpt of each piece and its neighbours; without a model, each piece is read alone.
     own = settings.of_action(action)
     has_model = parts.reasoner("plan", settings).uses_model
     k = own.get("k") or settings.k or (MODEL_K if has_model else EXTRACTIVE_K)

@@ -224,10 +224,8 @@ def _item(found: Found, action: str, sub_question: str, guess: str = "", action_
 
 
 def _with_memory(parts: GraphParts, state: ConvCoAState, settings: ConvCoAContext) -> tuple[list[Finding], int]:
-    """Add recalled and earlier evidence to the findings; returns the findings and the number of earlier pieces.
-
-    Findings of an `always_fresh` action do not change.
-    """
+    """Add recalled and earlier evidence to the findings; returns the findings and the number of earlier pieces."""
+    # Findings of an `always_fresh` action do not change.
     plan = state["plan"]
 
     def question(one: Finding) -> str | None:

@@ -167,10 +167,8 @@ def plan_messages(request: PlanRequest) -> list[BaseMessage]:
 
 
 def _choice(actions: dict[str, str]) -> dict[str, str]:
-    """The parts of the prompt over evidence that offer the actions.
-
-    The only action, which found the evidence, is not described unless it takes an input.
-    """
+    """The parts of the prompt over evidence that offer the actions."""
+    # The only action, which found the evidence, is not described unless it takes an input.
     [(name, description), *others] = actions.items()
     if others or "action_input" in description:
         listed = f"Actions:\n{_listed(actions)}\n\n"

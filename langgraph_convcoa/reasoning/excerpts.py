@@ -96,10 +96,8 @@ def _repeated_lines(evidence: Collection[Document]) -> set[str]:
 
 
 def _without(repeated: set[str], document: Document, kept: Collection[str], shown: set[str]) -> str:
-    """The text without repeated lines and without its title as first line; the whole text if nothing else is left.
-
-    A repeated line that ends like a sentence stays in the first piece that has it, and is added to `shown`.
-    """
+    """The text without repeated lines and without its title as first line; the whole text if nothing else is left."""
+    # A repeated line that ends like a sentence stays in the first piece that has it, and is added to `shown`.
     title = str(document.metadata.get("title") or "").strip()
     lines = document.page_content.strip().split("\n")
     if len(lines) > 1 and title and lines[0].strip().strip("#* ") == title:

@@ -59,7 +59,7 @@ class SentenceGate:
         # After "The passages do not say.", a plan may have look-ups. So such a sentence is not shown before a claim follows.
         if self.needs_claim and not self.shown and not any(sentence.claims for sentence in checked):
             return
-        if len(checked) == 1 and not done and len(checked[0].plain.split()) == 1:
+        if len(checked) == 1 and not done and checked[0].claims and " " not in checked[0].plain:
             return  # "No." claims something only if nothing follows.
         new = ""
         for sentence in checked[self._passed :]:

@@ -314,10 +314,8 @@ def score(
 
 
 def _reranked(view: View, query: Query, ranking: Ranking) -> tuple[Ranking, Scores]:
-    """Rank by score + weight * logit. Returns a ranking with these sums, and the search's scores in the same order.
-
-    A passage that the reranker does not read has the lowest logit of those that it reads.
-    """
+    """Rank by score + weight * logit. Returns a ranking with these sums, and the search's scores in the same order."""
+    # A passage that the reranker does not read has the lowest logit of those that it reads.
     reranker, count = query.reranker, min(query.rerank, len(ranking.indices))
     if reranker is None or count < 2:
         return ranking, ranking.scores

@@ -245,10 +245,8 @@ class Checker:
         return CheckedSentence(before, text, plain, verdict, claims, cited, len(given) - len(named), named)
 
     def _supporting(self, text: str, plain: str, named: Sequence[int], verdict: Verdict, claims: bool) -> dict[int, str]:
-        """The marks whose documents support the sentence or the part in front of the mark, each with the supported text.
-
-        A sentence that claims nothing keeps all its marks.
-        """
+        """The marks whose documents support the sentence or the part in front of the mark, each with the supported text."""
+        # A sentence that claims nothing keeps all its marks.
         cited: dict[int, str] = {}
         for part, number in ((part, number) for part, numbers in cited_parts(text) for number in numbers):
             if number not in named or number in cited:

@@ -81,10 +81,8 @@ def answer_chances(candidate: Candidate, query: Query) -> NDArray[np.float64]:
 
 
 def _stretches(worth: Sequence[NDArray[np.float64]], price: float, budget: int) -> dict[int, Stretch]:
-    """A stretch of the best sentence, and the beginning of each further sentence that is worth its price.
-
-    A further sentence keeps its subject: "…Ada Byron in 1843" would answer a question about something else.
-    """
+    """A stretch of the best sentence, and the beginning of each further sentence that is worth its price."""
+    # A further sentence keeps its subject: "…Ada Byron in 1843" would answer a question about something else.
     best, least = _best_stretch(worth[0] - price), min(WHOLE, budget - 1)
     chosen = {0: best if best[1] - best[0] >= least else _best_of_size(worth[0], least)}
     for place, values in enumerate(worth[1:], start=1):

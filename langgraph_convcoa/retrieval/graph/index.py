@@ -105,10 +105,8 @@ def _mentions(contents: Contents, titles: Hashes) -> tuple[Numbers, Hashes]:
 
 
 def _names(contents: Contents, titles: Hashes, articles: npt.NDArray[np.bool_]) -> tuple[Numbers, Hashes, Hashes]:
-    """The passage and the name of each link, then all names from the metadata.
-
-    A link is made by a name from the metadata, or by a rare name of an article (a passage with a unique title).
-    """
+    """The passage and the name of each link, then all names from the metadata."""
+    # A link is made by a name from the metadata, or by a rare name of an article (a passage with a unique title).
     owners = np.repeat(np.arange(len(contents.name_offsets) - 1), np.diff(contents.name_offsets))
     plain, marked = contents.names & ~1, (contents.names & 1) == 1
     kept, place, counts = np.unique(plain, return_inverse=True, return_counts=True)

@@ -52,10 +52,8 @@ class Walk:
         return path if trail else []
 
     def _trail(self, passage: int) -> list[int]:
-        """The nodes on the heaviest way to a passage, the passage last. Empty if links did not raise the passage.
-
-        Node i < n is a passage, node n + e is entity e.
-        """
+        """The nodes on the heaviest way to a passage, the passage last. Empty if links did not raise the passage."""
+        # Node i < n is a passage, node n + e is entity e.
         first, came = self.steps[0], self.passages
         if np.count_nonzero(first > first[passage]) <= np.count_nonzero(came > came[passage]):
             return []

@@ -151,10 +151,8 @@ class BM25Index:
 
 
 def _weighted(tokens: npt.NDArray[np.int32], offsets: npt.NDArray[np.int64], words: int) -> csc_array:
-    """The scores of words (columns) in passages (rows). Passage p has the words tokens[offsets[p] : offsets[p + 1]].
-
-    Passages without words count neither in the number of passages nor in the mean length.
-    """
+    """The scores of words (columns) in passages (rows). Passage p has the words tokens[offsets[p] : offsets[p + 1]]."""
+    # Passages without words count neither in the number of passages nor in the mean length.
     lengths = np.diff(offsets)
     owners = np.repeat(np.arange(len(lengths)), lengths)
     counts = csc_array((np.ones(len(tokens)), (owners, tokens)), shape=(len(lengths), words))
