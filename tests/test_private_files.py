@@ -107,25 +107,7 @@ def test_a_store_in_a_folder_that_may_not_be_entered_is_one_line(tmp_path: Path)
 
 _DEEP = json.loads("[" * 900 + "]" * 900)
 _VALUES: list[Any] = [
-    *(
-        "a",
-        1,
-        None,
-        True,
-        [],
-        {},
-        ["a"],
-        [1],
-        [["human", "x"]],
-        [None],
-        [{}],
-        {"a": 1},
-        2**64,
-        [2**70],
-        "\ud800",
-        1e308,
-        _DEEP,
-    ),
+    *("a", 1, None, True, [], {}, ["a"], [1], [["human", "x"]], [None], [{}], {"a": 1}, 2**64, [2**70], "\ud800", 1e308, _DEEP)
 ]
 
 

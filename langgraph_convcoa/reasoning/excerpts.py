@@ -40,13 +40,7 @@ class Excerpt:
     text: str
 
 
-def excerpts(
-    evidence: Sequence[Document],
-    about: Sequence[str],
-    *,
-    words: int,
-    keep: Collection[str] = (),
-) -> list[Excerpt]:
+def excerpts(evidence: Sequence[Document], about: Sequence[str], *, words: int, keep: Collection[str] = ()) -> list[Excerpt]:
     """Cut each piece of evidence to the sentences that matter, in their order; … marks what is left out.
 
     Args:

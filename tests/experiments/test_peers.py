@@ -27,12 +27,7 @@ def test_methods_that_read_the_history_find_what_the_question_leaves_out() -> No
     peers = peer_rankers(passage_pool(DATA), encoder)
     report = evaluate_retrieval(DATA, methods=[*peers], further=peers, encoder=encoder)
     found = {name: result.metrics["Recall@1"] for name, result in report.methods.items()}
-    assert found == {
-        "question": 0,
-        "question-hybrid": 0,
-        **dict.fromkeys(NAMES, 1),
-        **{f"{name}-hybrid": 1 for name in NAMES},
-    }
+    assert found == {"question": 0, "question-hybrid": 0, **dict.fromkeys(NAMES, 1), **{f"{name}-hybrid": 1 for name in NAMES}}
 
 
 def test_the_command_prints_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

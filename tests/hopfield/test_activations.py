@@ -214,10 +214,7 @@ def test_equals_the_nearest_point_over_all_faces_of_the_simplex(values):
             if min(point) >= 0 and distance < nearest:
                 best, nearest = point, distance
     torch.testing.assert_close(
-        sparsemax(torch.tensor(values, dtype=torch.float64)),
-        torch.tensor(best, dtype=torch.float64),
-        atol=1e-7,
-        rtol=0,
+        sparsemax(torch.tensor(values, dtype=torch.float64)), torch.tensor(best, dtype=torch.float64), atol=1e-7, rtol=0
     )
 
 

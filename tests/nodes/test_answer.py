@@ -74,11 +74,7 @@ def test_a_quote_holds_all_that_it_is_cited_for() -> None:
 
 
 def test_an_empty_answer_becomes_the_chain() -> None:
-    chain = [
-        item(answer="It stores patterns."),
-        item("unsupported", ""),
-        item("failed", "", reason="no result within 5 s"),
-    ]
+    chain = [item(answer="It stores patterns."), item("unsupported", ""), item("failed", "", reason="no result within 5 s")]
     text, citations = finished(" ", *chain)
     assert text == "It stores patterns [1]. Nothing was found about “s?”. Could not look up “s?”: no result within 5 s."
     assert [citation["id"] for citation in citations] == ["a"]
@@ -86,10 +82,7 @@ def test_an_empty_answer_becomes_the_chain() -> None:
 
 
 def test_a_bare_answer_of_a_chain_stands_behind_its_sub_question() -> None:
-    chain = [
-        item(answer="1982", sub_question="When was it described?"),
-        item("unsupported", "", sub_question="Where?"),
-    ]
+    chain = [item(answer="1982", sub_question="When was it described?"), item("unsupported", "", sub_question="Where?")]
     text, _ = finished(" ", *chain)
     assert text == "When was it described? 1982 [1]. Nothing was found about “Where?”."
 

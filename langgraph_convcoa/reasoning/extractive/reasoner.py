@@ -17,12 +17,7 @@ from langgraph_convcoa.reasoning.extractive.coverage import NOTHING, Coverage, c
 from langgraph_convcoa.reasoning.extractive.query import NEEDED, Query, asks_to_compute, make_query, stands_alone
 from langgraph_convcoa.reasoning.extractive.quotes import ELLIPSIS, Quote, choose_quotes, clip
 from langgraph_convcoa.reasoning.extractive.reading import count_words
-from langgraph_convcoa.reasoning.extractive.sentence_ranking import (
-    Candidate,
-    is_about,
-    passage_score,
-    rank_sentences,
-)
+from langgraph_convcoa.reasoning.extractive.sentence_ranking import Candidate, is_about, passage_score, rank_sentences
 from langgraph_convcoa.retrieval.encoders.base import Encoder, RecentEncoder
 from langgraph_convcoa.text.words import CLOSING, STOPS, content_words
 
@@ -208,12 +203,7 @@ class ExtractiveReasoner(Reasoner):
         return _Ranking(query, evidence, sentences, answers, reason)
 
     def _answers(
-        self,
-        question: str,
-        query: Query,
-        coverage: Coverage,
-        evidence: Sequence[Document],
-        sentences: Sequence[Candidate],
+        self, question: str, query: Query, coverage: Coverage, evidence: Sequence[Document], sentences: Sequence[Candidate]
     ) -> tuple[list[Candidate], str]:
         """The candidates whose passages hold what the question names, best first; or [] and the reason."""
         if coverage.missing:

@@ -37,8 +37,7 @@ comment-reference => sup
 _REFERENCE = re.compile(r"(comment|footnote|endnote)-")
 _COMMENTS = ("/comments", "/2018/10/relationships/comments")
 _DEFAULT_SHEET = re.compile(
-    r"(?:(?:Work)?Sheet|Tabelle|Feuil(?:le)?|Hoja|Foglio|Blad|Planilha|Arkusz|Munka|Ark|Taul|Лист) ?\d{0,2}",
-    re.IGNORECASE,
+    r"(?:(?:Work)?Sheet|Tabelle|Feuil(?:le)?|Hoja|Foglio|Blad|Planilha|Arkusz|Munka|Ark|Taul|Лист) ?\d{0,2}", re.IGNORECASE
 )
 """Default names of sheets, which say nothing: Sheet1, Tabelle 2, and openpyxl's Sheet."""
 _WITH_COMMENTS = 20_000_000

@@ -142,8 +142,7 @@ def test_settings_of_earlier_releases_are_read(settings):
 
 
 @pytest.mark.parametrize(
-    "settings",
-    [{}, {"name": "m", "rotation": "quarter"}, {"name": "m", "dtype": "int3"}, {"name": "m", "windows": "late"}],
+    "settings", [{}, {"name": "m", "rotation": "quarter"}, {"name": "m", "dtype": "int3"}, {"name": "m", "windows": "late"}]
 )
 def test_settings_of_another_release_are_refused(settings):
     with pytest.raises(RetrievalError, match="index again"):

@@ -78,11 +78,7 @@ def test_a_hub_name_without_a_hub_says_what_to_do():
         SentenceTransformerEncoder("no-such-owner/no-such-model").encode_queries(["a"])
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [{"batch_size": 0}, {"dtype": "int4"}],
-    ids=lambda s: next(iter(s)),
-)
+@pytest.mark.parametrize("settings", [{"batch_size": 0}, {"dtype": "int4"}], ids=lambda s: next(iter(s)))
 def test_bad_settings(settings):
     with pytest.raises(InputError, match=next(iter(settings))):
         SentenceTransformerEncoder(**settings)

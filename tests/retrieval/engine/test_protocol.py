@@ -142,10 +142,7 @@ def test_the_same_again_changes_nothing_and_what_goes_leaves_nothing(engine):
 
 @pytest.mark.parametrize(
     "refused",
-    [
-        [passage("y", words="two"), passage("x", "z", words="three")],
-        [passage("y", words="two"), passage("y", words="two")],
-    ],
+    [[passage("y", words="two"), passage("x", "z", words="three")], [passage("y", words="two"), passage("y", words="two")]],
     ids=["another's", "twice"],
 )
 def test_an_id_that_is_taken_is_refused_before_anything_is_written(engine, refused):
