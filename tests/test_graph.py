@@ -256,8 +256,7 @@ async def test_a_gap_of_an_answer_is_looked_up_and_filled(streamed: bool, fails:
 
 
 @pytest.mark.parametrize(
-    ("restated", "asked"),
-    [("What is the Hopfield network?", 1), ("Who described the Hopfield network?", 2)],
+    ("restated", "asked"), [("What is the Hopfield network?", 1), ("Who described the Hopfield network?", 2)]
 )
 def test_a_refusal_costs_no_second_call_if_a_search_in_other_words_finds_nothing_new(restated: str, asked: int) -> None:
     model, retriever = ScriptedModel(replies=[direct(NOT_SAID, restated)]), KeywordRetriever(k=1)
@@ -704,6 +703,15 @@ def test_nothing_is_asked_back_without_evidence_that_differs_or_beside_an_answer
     model = ScriptedModel(replies=[reply, corrections(final=f"{HOPFIELD[:-1]} [1].")])
     out = compiled(model).invoke({"question": fakes.VAGUE}, context=context)
     assert (out["clarification"], fakes.BACK in out["answer"]) == ("", False)
+
+
+def test_an_answer_that_only_asks_is_no_question_back_in_its_thread() -> None:
+    model = ScriptedModel(replies=[direct("Which topic?")] * 2)
+    graph = compiled(model, InMemorySaver())
+    for question in ("Hi", "The Nobel Prize."):
+        out = graph.invoke({"question": question}, thread())
+    rounds = out["knowledge_set"]["Contextual knowledge set"]
+    assert [entry["original_question"] for entry in rounds] == ["Hi", "The Nobel Prize."]
 
 
 def test_an_imported_knowledge_set_still_asks_back() -> None:
