@@ -218,9 +218,11 @@ class _Answer:
     def _show_calls(self, message: AIMessage) -> None:
         """Stream the rest of a message whose first sentences were shown and which ends in tool calls."""
         if self._gate is not None and self._gate.shown:
-            message.id, marks = self._gate.message_id, CitationFilter(len(self._documents))
+            marks = CitationFilter(len(self._documents))
             text = "".join(one.shown(marks) for one in self._checker.check(clean(message.text))) + marks.close()
-            rest = text.removeprefix(self._gate.shown) if text.startswith(self._gate.shown) else ""
+            if not text.startswith(self._gate.shown):
+                return  # Another model's sentences were shown, so LangGraph streams this message whole.
+            message.id, rest = self._gate.message_id, text.removeprefix(self._gate.shown)
             calls = [
                 tool_call_chunk(name=call["name"], args=json.dumps(call["args"]), id=call["id"], index=n)
                 for n, call in enumerate(message.tool_calls)
@@ -299,15 +301,16 @@ class _Watcher(BaseCallbackHandler):
     """Feeds a gate with the text of a reply while the model writes it."""
 
     def __init__(self, gate: SentenceGate) -> None:
-        self._gate, self._text = gate, ""
+        self._gate, self._text, self._open = gate, "", True
 
     def on_chat_model_start(self, *_: Any, **__: Any) -> None:
-        # A retry begins the reply again.
-        self._text = ""
+        # A retry begins the reply again. If sentences of another reply, or of another model, were shown, none are added.
+        self._text, self._open = "", not self._gate.shown
 
     def on_llm_new_token(self, token: Any, *, chunk: Any = None, **_: Any) -> None:
         self._text += chunk.message.text if isinstance(chunk, ChatGenerationChunk) else str(token)
-        self._gate.feed(clean(self._text))
+        if self._open:
+            self._gate.feed(clean(self._text))
 
 
 def evidence_of(messages: Sequence[AnyMessage], tools: Collection[str] | None = None) -> list[Document]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from langchain.agents import create_agent
-from langchain.agents.middleware import HumanInTheLoopMiddleware, ModelRetryMiddleware
+from langchain.agents.middleware import HumanInTheLoopMiddleware, ModelRetryMiddleware, wrap_model_call
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableLambda
@@ -112,6 +112,23 @@ def test_a_call_of_a_tool_after_words_that_were_shown_is_streamed_too():
     second = [part for part in parts if part.id == shown]
     assert "".join(part.text for part in second) == "Sparsemax was introduced in 2016 [1]. Now the other."
     assert [one["name"] for part in second for one in getattr(part, "tool_calls", [])] == ["search"]
+
+
+def test_a_second_model_streams_nothing_into_the_answer():
+    other = ScriptedModel(replies=["", *[f"{CORRECTED} {FALSE}"] * 2])
+    replies = [call(), call("Let me look."), f"{TRUE} {ALSO_TRUE} {CORRECTED}"]
+
+    @wrap_model_call
+    def ask_another(request, handler):
+        other.invoke("Which tools?")
+        return handler(request)
+
+    graph = create_agent(ScriptedModel(replies=replies), [search], middleware=[VerifiedAnswers(verifier=WORDS), ask_another])
+    shown: dict[str, str] = {}
+    for message, _ in graph.stream({"messages": "Who?"}, stream_mode="messages"):
+        shown[message.id] = shown.get(message.id, "") + message.text
+    other_text, answer_text = f"{CORRECTED[:-1]} [1].", f"{TRUE[:-1]} [1]. {ALSO_TRUE[:-1]} [1]. {CORRECTED[:-1]} [2]."
+    assert [text for text in shown.values() if text][1:] == [other_text, "Let me look.", "four facts", other_text, answer_text]
 
 
 @pytest.mark.parametrize(

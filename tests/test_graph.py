@@ -736,6 +736,15 @@ def test_nothing_is_asked_back_without_evidence_that_differs_or_beside_an_answer
     assert (out["clarification"], fakes.BACK in out["answer"]) == ("", False)
 
 
+def test_an_answer_that_only_asks_is_no_question_back_in_its_thread() -> None:
+    model = ScriptedModel(replies=[direct("Which topic?")] * 2)
+    graph = compiled(model, InMemorySaver())
+    for question in ("Hi", "The Nobel Prize."):
+        out = graph.invoke({"question": question}, thread())
+    rounds = out["knowledge_set"]["Contextual knowledge set"]
+    assert [entry["original_question"] for entry in rounds] == ["Hi", "The Nobel Prize."]
+
+
 def test_an_imported_knowledge_set_still_asks_back() -> None:
     out = compiled(ScriptedModel(replies=[fakes.asking()])).invoke({"question": fakes.VAGUE})
     model = ScriptedModel(replies=[direct(f"{HOPFIELD[:-1]} [1].")])

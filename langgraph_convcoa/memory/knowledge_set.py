@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any, NotRequired, cast
 
@@ -21,6 +22,11 @@ EXTRA = "convcoa"
 CLARIFICATION = "clarification"  # The key in `additional_kwargs` that marks a message as a clarifying question.
 _LAST_CHARACTERS, _EARLIER_CHARACTERS = 1200, 400
 """Maximum number of characters of a text in a view: in the last round, and in an earlier round."""
+_OFFER = re.compile(
+    r"\b(?:how|what) (?:can|may) (?:i|we) (?:do|help|assist)\b|\b(?:what would you like|is there anything|anything else)\b"
+    r"|^\W*(?:would you like (?:me )?to|do you want (?:me to|more))\b",
+    re.IGNORECASE,
+)
 
 
 class Citation(TypedDict):
@@ -185,16 +191,23 @@ def told_question(entry: Round) -> str:
     return f"{earlier} (asked back: {asked}) {whole.removeprefix(back).strip()}" if back else whole
 
 
-def is_question_back(message: AnyMessage, back: str = "") -> bool:
-    """Whether a message is a clarifying question: it has the mark (most clients drop it), equals `back`, or only asks."""
+def is_question_back(message: AnyMessage, back: str | None = None) -> bool:
+    """Whether a message is a clarifying question: it has the mark (most clients drop it), or is the thread's last one, `back`
+    ("" if there was none). If the thread has no rounds (None), a message counts if it only asks.
+    """
     marked = bool(message.additional_kwargs.get(CLARIFICATION))
-    return marked or (back != "" and message.text == back) or only_asks(message.text)
+    return marked or (message.text == back if back is not None else asks(message.text, only=True))
 
 
-def only_asks(text: str) -> bool:
-    """Whether every sentence of a text is a question, such as "Which one? The network?"; with a mark [n], it is an answer."""
+def asks(text: str, *, only: bool = False) -> bool:
+    """Whether a text asks something, such as "Which one? Please name it."; with `only`, whether all its sentences ask.
+    An offer of help asks nothing, and a text with a mark [n] answers.
+    """
     text, ends = text.strip(), ("?", "？", "؟")
-    return text.endswith(ends) and without_marks(text) == text and all(one.text.endswith(ends) for one in sentences(text))
+    if without_marks(text) != text or (only and not text.endswith(ends)):
+        return False
+    asked = [one.text.endswith(ends) and not _OFFER.search(one.text) for one in sentences(text)]
+    return all(asked) if only else any(asked)
 
 
 def _check(entry: Any) -> None:

@@ -21,8 +21,8 @@ from langgraph.types import Overwrite
 from langgraph_convcoa.chain import SOLVED, SUPPORTED, ChainItem, chain_item
 from langgraph_convcoa.memory import sharing
 from langgraph_convcoa.memory.evidence import remember_evidence
-from langgraph_convcoa.memory.knowledge_set import CLARIFICATION, Citation, ContextualKnowledgeSet, RoundExtra, only_asks
-from langgraph_convcoa.nodes.approve import NeededText, Review, arguments, decide
+from langgraph_convcoa.memory.knowledge_set import CLARIFICATION, Citation, ContextualKnowledgeSet, RoundExtra
+from langgraph_convcoa.nodes.approve import NeededText, Review, arguments, decide, still_asks
 from langgraph_convcoa.nodes.runtime import emit
 from langgraph_convcoa.nodes.verify import STANDS_IN
 from langgraph_convcoa.reasoning.streaming import show
@@ -89,7 +89,7 @@ def _ask_back(parts: GraphParts, state: ConvCoAState, checker: Checker) -> Updat
         if decided.type == "reject":
             return {"plan": {**plan, "clarification": ""}, "reply": {**reply, "text": decided.sentence}}
         reply["text"] = decided.args["answer"]
-        if decided.type == "edit" and not only_asks(reply["text"]):
+        if decided.type == "edit" and not still_asks(reply["text"], checker):
             update = _written(parts, state, reply["text"], reply, checker)
             emit({"type": "answer", "unsupported": update["reply"]["unsupported"], "removed_citations": 0})
             return {**update, "plan": {**plan, "clarification": ""}}
@@ -288,9 +288,7 @@ def _uncited(items: Sequence[ChainItem], documents: Mapping[str, Document], cita
     for item in items:
         lead = item["evidence"][0] if item["evidence"] and item["status"] in SUPPORTED else ""
         if lead in documents and lead not in known:
-            metadata, text = documents[lead].metadata, documents[lead].page_content
-            quote = str(metadata.get("quote") or text)[:300]
-            leads.setdefault(lead, {"id": lead, "source": str(metadata.get("source") or lead), "quote": quote})
+            leads.setdefault(lead, citation_of(documents[lead], 0, ()))
     return list(leads.values())
 
 

@@ -26,7 +26,7 @@ from pydantic import (
 
 from langgraph_convcoa.chain import chain_item
 from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.memory.knowledge_set import only_asks
+from langgraph_convcoa.memory.knowledge_set import asks
 from langgraph_convcoa.nodes.plan import LONGEST_QUESTION, recall_plan
 from langgraph_convcoa.state import (
     LOOKED,
@@ -45,6 +45,7 @@ from langgraph_convcoa.state import (
     question_of,
 )
 from langgraph_convcoa.text.clean import clean_value
+from langgraph_convcoa.verification.answer_check import Checker
 
 if TYPE_CHECKING:
     from langchain.agents.middleware.human_in_the_loop import HITLRequest
@@ -66,7 +67,7 @@ def _plan(parts: GraphParts, state: ConvCoAState, runtime: TurnRuntime) -> Updat
         edited: Plan = {**plan, "optimized_question": decided.args["optimized_question"], "nodes": decided.args["chain"]}
         # A clarifying question that a person changed into a statement is an answer.
         asked, draft = decided.args.get("clarification", ""), decided.args["draft_answer"]
-        stays = asked == clarification_of(plan) or only_asks(asked)
+        stays = asked == clarification_of(plan) or still_asks(asked, parts.checker(state, settings))
         edited["clarification"], draft = (asked, draft) if stays else ("", draft or asked)
         # An unchanged draft belongs to the old chain: it is dropped if the chain changed.
         old_draft = edited["nodes"] != plan["nodes"] and draft == plan["draft_answer"]
@@ -75,6 +76,11 @@ def _plan(parts: GraphParts, state: ConvCoAState, runtime: TurnRuntime) -> Updat
         recalled = recall_plan(parts, state, edited, settings)
         return {"plan": edited, "recalled": recalled, "findings": Overwrite(looked)}
     return {}
+
+
+def still_asks(text: str, checker: Checker) -> bool:
+    """Whether a question back still asks after a person's edit: it has a question, and no claim that evidence supports."""
+    return asks(text) and not any(sentence.claims and sentence.stands for sentence in checker.check(text))
 
 
 def _look_ups(parts: GraphParts, state: Any) -> Update:

@@ -63,8 +63,10 @@ def recall(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runti
     """Read the question, load the relevant history and clear what an abandoned turn left; no model call."""
     settings = runtime.context
     knowledge = ContextualKnowledgeSet.load(state.get("knowledge_set"))
-    back = next((entry["answer"] for entry in knowledge.rounds if asks_back(entry)), "")
+    back = next((entry["answer"] for entry in knowledge.rounds if asks_back(entry)), "" if knowledge.rounds else None)
     asked = read_conversation(state.get("question"), state.get("messages", []), state.get("asked_message_id"), back)
+    if asked.asked_back and any(parts.actions.recognised(asked.question, asked.history).values()):
+        asked = asked._replace(asked_back="")  # The question is clear by itself, such as "List my documents."
     question = question_of({"asked": asked.question, "asked_back": asked.asked_back})
     knowledge = knowledge.without_question_back()
     knowledge.seed(asked.history)
@@ -119,13 +121,13 @@ class TurnInput(NamedTuple):
 
 
 def read_conversation(
-    question: str | None, messages: Sequence[AnyMessage], abandoned: str | None = None, back: str = ""
+    question: str | None, messages: Sequence[AnyMessage], abandoned: str | None = None, back: str | None = None
 ) -> TurnInput:
     """Find the question and the answered turns before it.
 
     `question` wins. Without it, the last messages must be the user's; several in a row are one question. The message of an
     unfinished turn (`abandoned` is its id) and an earlier message that is empty or too long are discarded. After a clarifying
-    question, the user's next message continues the earlier question. `back` is the thread's last clarifying question.
+    question, the user's next message continues the earlier question. `back` is as for `is_question_back`.
     Raises InputError if there is no question, or an empty one, or one longer than `LONGEST_QUESTION`.
     """
     history: list[tuple[str, str]] = []

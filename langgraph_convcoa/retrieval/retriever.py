@@ -483,7 +483,6 @@ class HopfieldRetriever(EditableRetriever):
             self.model.save(Path(path) / MODEL_FOLDER)
 
     def _settings(self) -> dict[str, Any]:
-        """The settings as JSON values."""
         settings = {}
         # Earlier releases refuse an index that has the settings of a reranker.
         left_out = {"corpus", "encoder", "model"} | (set() if self.rerank else {"rerank", "reranker"})

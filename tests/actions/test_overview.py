@@ -203,8 +203,9 @@ def test_a_question_about_documents_that_are_not_there_is_an_ordinary_one() -> N
 def test_a_list_is_made_again_and_is_no_evidence_later() -> None:
     compiled = build_graph(retriever=demo(), actions=[Overview(demo())]).compile(checkpointer=InMemorySaver())
     thread: Any = {"configurable": {"thread_id": "a"}}
-    for _ in range(2):
-        out = compiled.invoke({"question": "List the documents"}, thread)
+    after_a_question = {"messages": [("user", "Hi"), ("assistant", "Which topic?"), ("user", "List the documents")]}
+    for given in (after_a_question, {"question": "List the documents"}):
+        out = compiled.invoke(given, thread)
         assert out["chain"][0]["status"] == "filled"
     out = compiled.invoke({"question": "Who introduced sparsemax?"}, thread)
     assert not any(citation["id"].startswith("overview:") for citation in out["citations"])

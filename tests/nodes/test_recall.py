@@ -58,12 +58,14 @@ def test_the_answer_to_a_question_back_goes_on_with_its_question() -> None:
 
 
 def test_a_question_back_is_known_without_its_mark() -> None:
-    def asked_back(said: str, back: str = "") -> str:
+    def asked_back(said: str, back: str | None = None) -> str:
         return read_conversation(None, [HumanMessage("b"), AIMessage(said), HumanMessage("c")], back=back).asked_back
 
     for back in ("Which?", "Do you mean Dr. A or B? Which one？", "Meinst du das Netz?"):
         assert asked_back(back) == f"b\n{back}"
-    for answer in ("It is A.", "It is A. Do you want more?", "Is it A [1]?", "Do you mean A or B? Both run a mill."):
+        assert asked_back(back, "") == "", "the thread knows that it asked nothing"
+    offers = ("Hi, how can I help you today?", "Anything else?", "What would you like to know?", "Would you like me to go on?")
+    for answer in ("It is A.", "It is A. Do you want more?", "Is it A [1]?", "Do you mean A or B? Both run a mill.", *offers):
         assert asked_back(answer) == ""
         assert asked_back(answer, back=answer) == f"b\n{answer}"
     twice = [HumanMessage("b"), AIMessage("Which?")] * 2

@@ -259,7 +259,6 @@ def _reports(datasets: Sequence[Dataset], parts: Sequence[str], options: Retriev
 
 
 def _methods_of(dataset: Dataset, options: RetrievalOptions, model: RetrieverModel | None) -> tuple[str, ...]:
-    """The methods of one data set, each once."""
     has_index, rewrites = options.index is not None, any(query.rewrite for query in dataset.queries)
     names = tuple(dict.fromkeys(options.methods or ()))
     if options.methods is None:

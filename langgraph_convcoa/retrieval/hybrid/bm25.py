@@ -100,7 +100,6 @@ class BM25Index:
         return self._scores(asked)
 
     def _scores(self, asked: Sequence[Mapping[str, float]]) -> Vectors:
-        """The scores for words with their weights."""
         matrix = self._built()
         result: Vectors = np.zeros((len(asked), len(self)), dtype=np.float32)
         for row, words in zip(result, asked, strict=True):

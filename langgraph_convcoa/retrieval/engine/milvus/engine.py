@@ -285,7 +285,6 @@ class MilvusEngine(ServerEngine):
 
 
 def _settings(address: str) -> dict[str, str]:
-    """An address as arguments of the client."""
     try:
         parts = urlsplit(address)
         host, port = parts.hostname, parts.port or 19530

@@ -243,7 +243,6 @@ class PostgresEngine(ServerEngine):
         self._tally(cursor, terms, words, 1)
 
     def _remove(self, cursor: Rows, documents: Sequence[str]) -> None:
-        """Delete the passages of documents with all their rows."""
         statement = "DELETE FROM {passages} WHERE tenant = %s AND document = ANY (%s::text[]) RETURNING key, terms"
         removed = self._ask(cursor, statement, self.tenant, list(documents)).fetchall()
         if not removed:
