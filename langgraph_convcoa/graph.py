@@ -295,7 +295,6 @@ def _other_actions(parts: GraphParts, state: ConvCoAState, settings: ConvCoACont
 
 
 def _to_action(state: ConvCoAState, index: int, step: PlannedNode | ChainItem, settings: ConvCoAContext) -> Send:
-    """A branch to the action that looks one sub-question up."""
     with_history = settings.of_action(step["action"]).get("use_history")
     if with_history is None:
         with_history = not state["plan"]["self_contained"]

@@ -21,10 +21,8 @@ SECONDS = 300
 
 
 def kilobytes(line: str, process: int | str = "self") -> float:
-    """The memory of a process in kB: `VmHWM` is the maximum so far, `VmRSS` the current value.
-
-    `ru_maxrss` would count the memory of the parent process too; a worker of the tests has a gigabyte.
-    """
+    """The memory of a process in kB: `VmHWM` is the maximum so far, `VmRSS` the current value."""
+    # `ru_maxrss` would count the memory of the parent process too; a worker of the tests has a gigabyte.
     status = dict(row.split(":", 1) for row in Path(f"/proc/{process}/status").read_text().splitlines())
     return float(status[line].split()[0])
 
@@ -64,10 +62,8 @@ def run_python(*arguments: object, seconds: float = 2 * SECONDS, **environment: 
 
 @contextmanager
 def started(command: Sequence[str], seconds: float = 2 * SECONDS, **options: Any) -> Iterator[subprocess.Popen[Any]]:
-    """Run a process during a `with` block; at the end it is killed with its children.
-
-    It is also killed after `seconds`, so that reading its output ends.
-    """
+    """Run a process during a `with` block; at the end it is killed with its children."""
+    # It is also killed after `seconds`, so that reading its output ends.
     with subprocess.Popen(command, start_new_session=True, **options) as process:
 
         def kill() -> None:

@@ -137,10 +137,9 @@ class KeywordRetriever(BaseRetriever):
 
 
 class ScriptedModel(BaseChatModel):
-    """A chat model with replies from a list, in order, or from a function of the prompt; streams in small pieces.
+    """A chat model with replies from a list, in order, or from a function of the prompt; streams in small pieces."""
 
-    A reply is a text, a message with tool calls, or an error to raise.
-    """
+    # A reply is a text, a message with tool calls, or an error to raise.
 
     replies: list[Any] = Field(default_factory=list)
     by_prompt: Callable[[str], str] | None = None

@@ -33,10 +33,9 @@ Script = Callable[[dict[str, Any]], "Reply | str"]
 
 
 class OpenAIServer(Loopback):
-    """Serves `script(request body) -> Reply`. At the end of its `with` block it stops, and drops delayed replies.
+    """Serves `script(request body) -> Reply`. At the end of its `with` block it stops, and drops delayed replies."""
 
-    Each event of a stream holds `piece` characters; a client takes a millisecond to read an event.
-    """
+    # Each event of a stream holds `piece` characters; a client takes a millisecond to read an event.
 
     def __init__(self, script: Script | list[Reply | str], piece: int = 3) -> None:
         super().__init__()

@@ -54,10 +54,8 @@ def pgvector_server() -> Iterator[str]:
 
 @contextmanager
 def postgres_server(programs: Path | None = None, *, port: int | None = None) -> Iterator[str]:
-    """Start a server; yields its address. The user `reader` may do everything, so tests check the guard, not rights.
-
-    `programs` is the folder of PostgreSQL's programs; None means Debian's. With a `port` the server also uses loopback.
-    """
+    """Start a server; yields its address. The user `reader` may do everything, so tests check the guard, not rights."""
+    # `programs` is the folder of PostgreSQL's programs; None means Debian's. With a `port` the server also uses loopback.
     pytest.importorskip("psycopg")
     initdb, pg_ctl = _program("initdb", programs), _program("pg_ctl", programs)
     if initdb is None or pg_ctl is None:

@@ -134,7 +134,6 @@ class TurnView:
             self._end_line()
 
     def _end_line(self) -> None:
-        """End the line of the answer, and show the lines that waited for its end."""
         if self._in_line:
             self._out.out("")
             self._in_line = False

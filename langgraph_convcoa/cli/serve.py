@@ -166,7 +166,6 @@ def _collections(options: ServeOptions, basis: Basis) -> list[Collection]:
 
 
 def _name_of(text: str) -> str:
-    """The default name of a collection of documents."""
     if is_engine(text):
         return dict(parse_qsl(urlsplit(place_of(text)).query)).get("collection", "documents")
     return text if text == "demo" or is_web(text) else Path(text).expanduser().resolve().name

@@ -202,7 +202,6 @@ def _learned(count: int, dim: int, name: str) -> nn.Parameter:
 
 
 def _betas(beta: float | Tensor, heads: int, learn: bool) -> Tensor:
-    """One beta per head, (heads,)."""
     betas = torch.as_tensor(beta, dtype=torch.float64, device="cpu").detach()
     if betas.shape not in ((), (heads,)):
         raise ValueError(

@@ -23,9 +23,8 @@ CLARIFICATION = "clarification"  # The key in `additional_kwargs` that marks a m
 _LAST_CHARACTERS, _EARLIER_CHARACTERS = 1200, 400
 """Maximum number of characters of a text in a view: in the last round, and in an earlier round."""
 _OFFER = re.compile(
-    r"\b(?:how|what) (?:can|may) (?:i|we) (?:do|help|assist)\b|\b(?:what would you like|is there anything|anything else)\b"
-    r"|^\W*(?:would you like (?:me )?to|do you want (?:me to|more))\b",
-    re.IGNORECASE,
+    r"(?i)\b(?:how|what) (?:can|may) (?:i|we) (?:do|help|assist)\b|\b(?:what would you like|is there anything|anything else)\b"
+    r"|^\W*(?:would you like (?:me )?to|do you want (?:me to|more))\b"
 )
 
 
@@ -192,17 +191,15 @@ def told_question(entry: Round) -> str:
 
 
 def is_question_back(message: AnyMessage, back: str | None = None) -> bool:
-    """Whether a message is a clarifying question: it has the mark (most clients drop it), or is the thread's last one, `back`
-    ("" if there was none). If the thread has no rounds (None), a message counts if it only asks.
-    """
+    """Whether a message is a clarifying question: it has the mark (most clients drop it), or equals the last one."""
+    # `back` is "" for a thread without one, and None without a thread: then a message counts if it only asks.
     marked = bool(message.additional_kwargs.get(CLARIFICATION))
     return marked or (message.text == back if back is not None else asks(message.text, only=True))
 
 
 def asks(text: str, *, only: bool = False) -> bool:
-    """Whether a text asks something, such as "Which one? Please name it."; with `only`, whether all its sentences ask.
-    An offer of help asks nothing, and a text with a mark [n] answers.
-    """
+    """Whether a text asks something, such as "Which one? Please name it."; with `only`, whether all its sentences ask."""
+    # An offer of help asks nothing, and a text with a mark [n] answers.
     text, ends = text.strip(), ("?", "？", "؟")
     if without_marks(text) != text or (only and not text.endswith(ends)):
         return False

@@ -346,7 +346,6 @@ class _CorrectCall:
         return says and (not had_all or all(one.stands for one in new))
 
     def _open_sentences(self) -> list[Unsolved]:
-        """The sentences that failed, each with the evidence that it cites."""
         question, evidence = self._state["plan"]["optimized_question"], self._evidence.documents
         return [
             Unsolved(n, question, sentence.plain, [evidence[number - 1] for number in sentence.named])

@@ -278,7 +278,6 @@ def _leaning(question: str, topic: Topic, history: Sequence[Turn], rng: random.R
 
 
 def _in_full(question: str, topic: Topic) -> str:
-    """The question with the topic named."""
     return question if topic.named(question) is not None else f"{topic.name}: {question}"
 
 

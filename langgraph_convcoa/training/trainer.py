@@ -338,7 +338,6 @@ class _WithLoss(nn.Module):
 
 
 def _order(items: Sequence[Any], settings: TrainingSettings, batches: Batches | None) -> list[Sequence[int]]:
-    """The batches of all epochs."""
 
     def shuffled(_epoch: int, random: np.random.Generator) -> list[list[int]]:
         order, size = random.permutation(len(items)).tolist(), settings.batch_size

@@ -23,7 +23,6 @@ from tests.evaluation.runs.fakes import questions_of
 
 
 def answered(asked: Questions, method: str, right: float, **more: Any) -> list[Answered]:
-    """Answers; a share of them is right."""
     chance = random.Random(method)
     found = []
     for conversation in asked.conversations:

@@ -90,7 +90,6 @@ def test_filled_tables_are_counted(data: Path, tmp_path: Path) -> None:
     make_sheets([run_of(tmp_path / "run")], data, tmp_path / "out")
 
     def one(question: str, method: str) -> tuple[list[int], int, str]:
-        """Ours before rag before react."""
         place = METHODS.index(method)
         return [2, 2, 2 - place, 1], place + 1, f"reason for {method}"
 

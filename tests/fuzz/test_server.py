@@ -72,7 +72,6 @@ class Clients(RuleBasedStateMachine):
         self.running.append(self.pool.submit(work))
 
     def settle(self) -> None:
-        """Let every request end."""
         self.server.let.set()
         for one in self.running:
             one.result(SECONDS)

@@ -31,7 +31,6 @@ JUNK = st.recursive(
 
 @cache
 def exported() -> str:
-    """A thread of two turns as its file."""
     config: Any = {"configurable": {"thread_id": "a"}}
     graph = build_graph(retriever=KeywordRetriever()).compile(checkpointer=InMemorySaver())
     for question in ("Who described the Hopfield network?", "When was sparsemax introduced?"):

@@ -174,7 +174,6 @@ def test_gradients(name, steps):
 
 
 def configurations(**dynamics):
-    """Each module, and its inputs."""
     torch.manual_seed(1)
     dynamics = {"heads": 2} | dynamics
     return [

@@ -62,7 +62,6 @@ class Turn:
         assert self.process.exitcode == -signal.SIGKILL
 
     def finish(self) -> int:
-        """Let it end; how often it wrote."""
         writes = len([*iter(self.said, "end")])
         self.process.join(SECONDS)
         assert self.process.exitcode == 0

@@ -57,10 +57,8 @@ def serve(words: list[str], environment: dict[str, str], log: str) -> None:
 
 
 def one_turn(store: str, base_url: str, model: str, question: str, ready: Connection, most: int | None) -> None:
-    """Ask one question with a model; say when it begins and at each write to the store, and that it has ended.
-
-    With `most`, no more than so many writes are made: the next one, or the end, waits for the kill.
-    """
+    """Ask one question with a model; say when it begins and at each write to the store, and that it has ended."""
+    # With `most`, no more than so many writes are made: the next one, or the end, waits for the kill.
     from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 
     numbers = itertools.count(1)

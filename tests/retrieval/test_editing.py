@@ -21,7 +21,6 @@ def retriever(request, tmp_path, encoder):
 
 
 def held(retriever):
-    """What is found, so what is there."""
     return sorted(document.page_content for document in retriever.invoke("text"))
 
 

@@ -22,7 +22,6 @@ LOCAL = (ipaddress.ip_network("127.0.0.0/8"),)
 
 @pytest.fixture(scope="module")
 def closed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """A server that wants a token."""
     with served(tmp_path_factory.mktemp("closed"), Access(token=TOKEN, max_upload=1_000_000)) as found:
         yield found
 

@@ -25,7 +25,6 @@ from tests.server.served import ANSWER, QUESTION, Served
 
 @pytest.fixture(scope="module")
 def thread(server: Served) -> str:
-    """A thread of two rounds."""
     made = server.thread_id()
     server.turn(made)
     server.turn(made, "When was that?")

@@ -158,7 +158,6 @@ class WebCache:
 
 
 def _digest(key: str, expires: float, value: str) -> str:
-    """SHA-256 of an entry, which shows damage."""
     return hashlib.sha256(f"{key}\n{expires!r}\n{value}".encode("utf-8", "replace")).hexdigest()
 
 

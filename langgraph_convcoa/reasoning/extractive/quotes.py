@@ -108,7 +108,6 @@ def _lengthen(chosen: dict[int, Stretch], pool: Sequence[Candidate], left: int) 
 
 
 def _best_stretch(gains: NDArray[np.float64]) -> Stretch:
-    """The stretch with the largest sum."""
     sums = np.concatenate(([0.0], np.cumsum(gains)))
     end = int(np.argmax((sums - np.minimum.accumulate(sums))[1:])) + 1
     return int(np.argmin(sums[:end])), end

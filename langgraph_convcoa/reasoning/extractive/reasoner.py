@@ -272,7 +272,6 @@ def _places(item: ChainItem, request: CorrectRequest) -> list[int]:
 
 
 def _place(document: Document, evidence: Sequence[Document]) -> int:
-    """Where a document stands in the evidence of the turn."""
     return next(place for place, one in enumerate(evidence) if one is document or (one.id and one.id == document.id))
 
 

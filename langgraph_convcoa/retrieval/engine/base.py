@@ -337,7 +337,6 @@ def check_text(text: str, what: str) -> None:
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """The texts and names in a JSON value or a filter."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):

@@ -56,7 +56,6 @@ def ask(action: DataAnalysis, question: str = "?", sql: str = "", **more: Any) -
 
 
 def files(folder: Path) -> dict[str, Path]:
-    """The same table in every form."""
     connection = duckdb.connect()
     connection.read_csv(str(folder / "sales.csv")).create("sales")
     made = {

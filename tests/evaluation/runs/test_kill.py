@@ -40,10 +40,8 @@ def without_times(value: Any) -> Any:
 
 
 def paid(requests: Iterable[dict[str, Any]]) -> Counter[str]:
-    """The requests that were answered; a failure is not paid for.
-
-    Each counts once: two methods with one answer may be judged at the same time, by equal requests.
-    """
+    """The requests that were answered; a failure is not paid for."""
+    # Each counts once: two methods with one answer may be judged at the same time, by equal requests.
     return Counter({json.dumps(body, sort_keys=True) for body in requests if script(body).status == 200})
 
 
@@ -85,10 +83,8 @@ class Runs:
         return [body for key, body in asked if key == f"Bearer {start}"]
 
     def under_way(self, start: int) -> Counter[str]:
-        """The requests that may have had no reply when a start was killed.
-
-        A conversation makes one request at a time, so it is the last of each conversation; the judge makes a few at a time.
-        """
+        """The requests that may have had no reply when a start was killed."""
+        # A conversation makes one request at a time, so it is the last of each conversation; the judge makes a few at a time.
         asked = self.requests(start)
         last = {place_of(body)[0]: body for body in asked if not is_judged(body)}
         return paid([*last.values(), *[body for body in asked if is_judged(body)][-CONCURRENCY:]])

@@ -229,7 +229,6 @@ def status(code: int) -> openai.APIStatusError:
 
 
 def wrapped(error: Exception) -> ModelError:
-    """As the graph raises it."""
     try:
         raise call_error(error, ScriptedModel()) from error
     except ModelError as raised:

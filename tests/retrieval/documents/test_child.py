@@ -21,7 +21,6 @@ pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals as on POSIX"
 
 @pytest.fixture
 def alarm() -> Iterator[None]:
-    """An alarm does what Ctrl-C does."""
 
     def interrupt(*_: Any) -> None:
         raise KeyboardInterrupt

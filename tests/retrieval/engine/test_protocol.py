@@ -52,7 +52,6 @@ def engine(anywhere: str) -> Iterator[Engine]:
 
 
 def contents(engine: Engine, documents: list[str]) -> Any:
-    """All that can be asked of documents."""
     parts = dict(sorted(engine.parts(documents).items()))
     stored = engine.patterns([name for names in parts.values() for name in names])
     held = [(p.id, p.document, p.text, p.metadata, p.spans, p.terms, p.digest, p.vectors.tobytes()) for p in stored]

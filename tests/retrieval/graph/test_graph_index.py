@@ -32,7 +32,6 @@ def document(number, title, named, parts=1):
 
 
 def links_of(links):
-    """How many each passage has."""
     return np.diff(links.shares.indptr).tolist()
 
 

@@ -26,7 +26,6 @@ def scaled(scores):
 
 
 def stock(passages, query):
-    """bm25s as it comes."""
     index = bm25s.BM25()
     index.index([content_words(pattern_text(passage)) for passage in passages], show_progress=False)
     known = [word for word in content_words(query) if word in index.vocab_dict]

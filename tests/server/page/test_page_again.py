@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 
 def shown(page: Page) -> list[str]:
-    """The questions on the page."""
     return [one.text_content() or "" for one in page.locator(".question h2").all()]
 
 

@@ -201,7 +201,6 @@ class MilvusEngine(ServerEngine):
             wanted = min(4 * wanted, _MOST)
 
     def _named(self, ask: Ask, kind: str, field: str, vector: object, limit: int, where: str, **breadth: int) -> list[str]:
-        """The passages' ids in the rows with the greatest products."""
         options = {"search_params": {"metric_type": "IP", "params": breadth}, "output_fields": ["id"]}
         [hits] = ask("search", kind, data=[vector], anns_field=field, filter=where, limit=limit, **options)
         return [hit["entity"]["id"] for hit in hits]
@@ -231,7 +230,6 @@ class MilvusEngine(ServerEngine):
         return int(row["count(*)"])
 
     def _counts(self, ask: Ask, terms: Sequence[str]) -> list[int]:
-        """The number of passages with each of these hashed words."""
         if self._file:
             # milvus-lite reads all rows for each count.
             rows = ask("query", "passages", filter=self._where("length > 0"), output_fields=["facts"])

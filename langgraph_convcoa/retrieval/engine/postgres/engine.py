@@ -192,7 +192,6 @@ class PostgresEngine(ServerEngine):
         return self._connections.run(lambda cursor: self._ask(cursor, statement, *values, **parts).fetchall())
 
     def _totals(self, cursor: Rows) -> tuple[int, ...]:
-        """The tenant's numbers of passages, of passages with words, and of words."""
         [found] = self._ask(cursor, _SUM_TOTALS, self.tenant).fetchall()
         return found
 
