@@ -240,6 +240,9 @@ class _Answer:
 
     def correct(self, corrected: Corrected) -> None:
         """Apply the corrections. A sentence without one is removed, as in the graph."""
+        if not corrected.corrections:
+            self.failure = "the reply with corrections could not be read"
+            return
         item = chain_item("", self._question)
         _, text, confirmed = apply_to_answer([item], self._draft, corrected.corrections, "", self._checker)
         self._confirmed += confirmed

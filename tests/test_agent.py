@@ -242,8 +242,14 @@ def test_an_empty_answer_keeps_no_citations_of_an_earlier_one():
     assert ask("And?")["citations"] == []
 
 
+@pytest.mark.parametrize("reply", ["It is fine.", "", RuntimeError("down")])
+def test_a_check_that_fails_leaves_the_sentence_marked(reply):
+    out = answer(call(), FALSE, reply)
+    assert (last(out), out["unsupported"]) == (f"{FALSE[:-1]} (not verified).", [FALSE])
+
+
 def test_words_that_were_shown_stay_if_nothing_else_is_left():
-    graph = agent(call(), f"Hello! {FALSE}", corrections(first=2))
+    graph = agent(call(), f"Hello! {FALSE}", corrections("", supported=False, first=2))
     *_, (_, output) = parts = list(graph.stream({"messages": "Who?"}, stream_mode=["messages", "values"]))
     shown = [part[0].text for mode, part in parts if mode == "messages" and part[0].id == output["messages"][-1].id]
     assert "".join(shown) == last(output) == f"Hello!\n\n{NOTHING_FOUND}"

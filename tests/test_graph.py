@@ -279,6 +279,19 @@ def test_what_stood_is_left_if_an_answer_is_not_written_anew(second: Any) -> Non
     assert out["chain"][0]["status"] == "corrected"
 
 
+@pytest.mark.parametrize(
+    ("second", "answer"),
+    [
+        *((second, f"“{SPARSEMAX[:-1]}” [1].") for second in (RuntimeError("down"), "", "{}")),
+        (corrections("", supported=False), f"Nothing was found about “{RESTATED}”."),
+    ],
+)
+@pytest.mark.parametrize("draft", ["Sparsemax was introduced in 1999 [1].", "No."])
+def test_a_check_that_fails_leaves_a_quote_and_a_refusal_cites_nothing(draft: str, second: Any, answer: str) -> None:
+    out = compiled(ScriptedModel(replies=[direct(draft, RESTATED), second])).invoke({"question": RESTATED})
+    assert (out["answer"], out["unsupported"], out["usage"]["llm_calls"]) == (answer, [], 2)
+
+
 @pytest.mark.parametrize("draft", ["No problem!", f"No. {HOPFIELD[:-1]} [1].", f"{HOPFIELD[:-1]} [1]. Don't hesitate to ask."])
 def test_a_sentence_with_a_negation_is_no_gap(draft: str) -> None:
     model, retriever = ScriptedModel(replies=[direct(draft, RESTATED)]), KeywordRetriever(k=1)

@@ -385,6 +385,5 @@ def find_topics(collection: Collection) -> list[str]:
 
 
 def _written(text: str) -> dict[str, str]:
-    """Stem -> word as it is written, for the words of a passage."""
     found = content_tokens(text[:_LONGEST_PASSAGE])
     return {token.item: token.raw for token in found if len(token.raw) > 2 and token.raw.isalpha()}

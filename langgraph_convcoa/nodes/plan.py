@@ -160,7 +160,9 @@ def read_conversation(
         message_id = last.id or message_id
         joined = "\n".join(m.text.strip() for m in pending)
         question = joined if last.text.strip() and len(joined) <= LONGEST_QUESTION else last.text
-    if not isinstance(question, str) or not question.strip():
+    if not isinstance(question, str):
+        raise InputError(f"the question must be text, not {type(question).__name__}")
+    if not question.strip():
         raise InputError("the question is empty")
     if len(question) > LONGEST_QUESTION:
         raise InputError(

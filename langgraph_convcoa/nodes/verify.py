@@ -315,6 +315,7 @@ class _CorrectCall:
         state, checker = self._state, self._checker
         given = [replace(one, answer=cut_field(one.answer), reason=cut_field(one.reason)) for one in corrected.corrections]
         confirmed: list[str] = []
+        verifier, threshold = self._parts.verifier, self.settings.threshold
         if self._draft:
             items, text, confirmed = apply_to_answer(state["items"], self._draft, given, failure, checker)
         elif self._old and not self._is_better(corrected):
@@ -322,13 +323,17 @@ class _CorrectCall:
             if any(sentence.claims for sentence in self._old):
                 items, text, _ = apply_to_answer(items, self._old, [], failure, checker)
         else:
-            verifier, threshold = self._parts.verifier, self.settings.threshold
             items = apply_corrections(state["items"], self.request.items, given, failure, self._evidence, verifier, threshold)
             text = cut_answer(corrected.answer)
             # A small model may write one word that means nothing. A longer answer that is refused is shown and marked.
             says = any(one.verdict.supported or " " in one.plain for one in checker.check(text))
             if not says and any(item["status"] in SOLVED for item in items):
                 text = ""
+        if not text and not given and self._draft + self._old:
+            # Nothing of the answer stands, and no correction came: a quote stands in.
+            question, documents = state["plan"]["optimized_question"], self._evidence.found[LOOKED].documents
+            open_item = Unsolved(0, question, items[0]["guess_answer"], documents)
+            items = apply_corrections(state["items"], [open_item], [], failure, self._evidence, verifier, threshold)
         for index, item in enumerate(items):
             if self._draft or index in state["unsolved"]:
                 emit_status(index, item)

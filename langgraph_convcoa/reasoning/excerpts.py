@@ -68,7 +68,6 @@ def excerpts(evidence: Sequence[Document], about: Sequence[str], *, words: int, 
 
 
 def _wanted(about: Sequence[str]) -> dict[str, float]:
-    """The weight of each word; the words of the last text weigh most."""
     wanted: dict[str, float] = {}
     for distance, text in enumerate(reversed([text for text in about if text.strip()])):
         for word in content_words(text):

@@ -233,7 +233,6 @@ def _first(fields: Mapping[str, Any], keys: Iterable[str]) -> Any:
 
 
 def _text(value: Any) -> str:
-    """A text other than an answer, cut to its limit."""
     return cut_field(_whole_text(value)).strip()
 
 

@@ -465,7 +465,6 @@ def _run(found: Passage, beside: Sequence[Passage], taken: set[str | None]) -> l
 
 
 def _goes_on(one: Passage, other: Passage) -> bool:
-    """True if two passages are neighbouring parts of one document."""
     if not _is_part(other) or one.document.metadata["document_id"] != other.document.metadata["document_id"]:
         return False
     return min(abs(_gap(one.document, other.document)), abs(_gap(other.document, one.document))) <= _LONGEST_GAP

@@ -214,7 +214,6 @@ def _contents(text: str) -> _Contents:
 
 @lru_cache(maxsize=200_000)
 def _same_root(one: str, other: str) -> bool:
-    """Whether two words differ in suffixes only."""
     shared = next((n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
     ends = range(max(DERIVED, shared - 2), shared + 1)
     return any(one[end:] in _SUFFIXES and other[end:] in _SUFFIXES for end in ends)

@@ -230,6 +230,9 @@ class Checker:
         text = _AFTER_STOP.sub(r"\2\1", text)
         plain, verdict, claims = without_marks(text).rstrip(), self._verdicts[claim] if claim else _NO_CLAIM, bool(claim)
         text = text if self._keep_marks else plain
+        if claims and _POLAR.fullmatch(plain):
+            # One word is too little to verify.
+            verdict = replace(verdict, supported=False, reason="a bare yes or no")
         if plain in confirmed:
             verdict = replace(verdict, supported=True)
         given = list(dict.fromkeys(number for _, numbers in cited_parts(text) for number in numbers))

@@ -158,5 +158,4 @@ def _short(sentence: str) -> list[str]:
 
 
 def _worded(text: str) -> str:
-    """The words of a text, without case and punctuation."""
     return " ".join(words(text))

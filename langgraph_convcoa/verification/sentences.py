@@ -66,6 +66,7 @@ _SILENT = [
     rf"it (?:is|was|has)(?:\s+not|n't){_ADVERBS}\s+(?:stated|mentioned|given|specified|said|clear|told|"
     rf"known from {_THE}{_EVIDENCE})\b",
     r"i (?:have|found|find|see|know) (?:no|nothing)\b",
+    r"no(?:thing| answer) was found\b",
 ]
 _SILENCE = re.compile(rf"^(?:{'|'.join(f'(?:{form})' for form in _SILENT)})", re.IGNORECASE)
 _OPENER = re.compile(

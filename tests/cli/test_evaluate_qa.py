@@ -55,7 +55,6 @@ def answer_of(question: str) -> str:
 
 
 def judged(text: str) -> str:
-    """Prefers what is known, and cannot mark the ants."""
     if "[Answer A]" in text:
         letter = re.findall(r"\[Answer ([AB])\]: Nobody knows", text)
         return json.dumps({"reason": "", "better": {"A": "B", "B": "A"}[letter[0]] if letter else "tie"})

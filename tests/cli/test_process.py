@@ -63,7 +63,6 @@ class Terminal:
         self.seen = ""
 
     def expect(self, text: str) -> str:
-        """Everything shown until `text`, which must come."""
         end = time.monotonic() + SECONDS
         while text not in self.seen:
             left = end - time.monotonic()

@@ -144,7 +144,6 @@ def state_of(studio: httpx.Client, thread: str) -> dict[str, Any]:
 
 
 def history_of(studio: httpx.Client, thread: str) -> list[dict[str, Any]]:
-    """The states of a thread, oldest first."""
     history = studio.post(f"/threads/{thread}/history", json={"limit": 100}).raise_for_status().json()
     return list(reversed(history))
 

@@ -45,7 +45,6 @@ def approving(*names: str, **more: Any) -> dict[str, Any]:
 
 
 def asked(out: dict[str, Any]) -> list[dict[str, Any]]:
-    """The requests of the one interrupt of a run."""
     (interrupt,) = out["__interrupt__"]
     TypeAdapter(HITLRequest).validate_python(interrupt.value, strict=True, extra="forbid")
     assert json.loads(json.dumps(interrupt.value)) == interrupt.value

@@ -41,7 +41,6 @@ def folders(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def refused(*words: str, **env: str) -> str:
-    """What the command says of an error, in one line."""
     result = convcoa("serve", *words, env=env, code=2)
     assert result.stderr.startswith("error: ")
     assert result.stderr.count("\n") == 1

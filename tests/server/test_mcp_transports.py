@@ -122,7 +122,6 @@ async def test_a_client_over_http(url: str) -> None:
 
 
 def convcoa(*arguments: object) -> str:
-    """The one line in which the command refuses."""
     done = commands.convcoa("mcp", *arguments, code=2)
     assert done.stdout == ""
     return done.stderr.strip().removeprefix("error: ")

@@ -164,7 +164,6 @@ async def _joined(client: LangGraphClient, thread: str, run: str, **options: Any
 
 
 async def _until_asked(server: Served, thread: str) -> None:
-    """Until the model of a thread's run has been asked."""
     asked = server.asked
     async with asyncio.timeout(SECONDS):
         while not (server.asked > asked or await _is_planning(server, thread)):

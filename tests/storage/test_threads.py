@@ -32,7 +32,6 @@ def session(store: Path | str, thread: str = "a", **settings: Any) -> Session:
 
 
 def comparable(output: dict[str, Any]) -> dict[str, Any]:
-    """An output without what the clock says."""
     data = json.loads(json.dumps({name: output[name] for name in OUTPUT_FIELDS}))
     data["usage"] = {key: value for key, value in data["usage"].items() if key not in ("seconds", "per_node")}
     for entry in data["knowledge_set"]["Contextual knowledge set"]:

@@ -251,7 +251,6 @@ def _bounded(parser: sqlglot.Parser, tokens: int) -> sqlglot.Parser:
 
 @cache
 def _types(dialect: str) -> frozenset[str]:
-    """The kinds of tokens that begin a type."""
     kinds = sqlglot.Dialect.get_or_raise(dialect).parser_class.TYPE_TOKENS
     return frozenset(kind.name for kind in kinds) - {"VAR", "IDENTIFIER"}
 

@@ -108,7 +108,6 @@ class _Conversations:
 
 
 def _plain(pairs: History) -> list[tuple[str, str]]:
-    """Pairs without citation marks and spaces, to compare them."""
     return [(_NOT_COMPARED.sub("", question), _NOT_COMPARED.sub("", answer)) for question, answer in pairs]
 
 

@@ -266,7 +266,6 @@ def _stated(evidence: Sequence[Document]) -> dict[int, str]:
 
 
 def _places(item: ChainItem, request: CorrectRequest) -> list[int]:
-    """Where the evidence of a sub-question stands in the evidence of the turn."""
     places = {document.id: place for place, document in enumerate(request.evidence)}
     return [places[identity] for identity in item["evidence"] if identity in places]
 

@@ -187,7 +187,6 @@ def _pack(atoms: Sequence[tuple[int, int, int]], limit: int) -> list[Span]:
 
 
 def _within(text: str, span: Span, encoder: Encoder, limit: int) -> list[Span]:
-    """The span, halved until each part fits."""
     start, end = span
     if end - start < 2 or encoder.count_tokens(text[start:end]) <= limit:
         return [span]

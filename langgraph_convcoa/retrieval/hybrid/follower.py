@@ -137,7 +137,6 @@ class Follower(Generic[_Index]):
         self._view = view
 
     def _open(self, view: View) -> bool:
-        """Read the file if it fits and was not read yet."""
         state = file_state(self.path)
         if self.path is None or state is None or state == self._opened:
             return False

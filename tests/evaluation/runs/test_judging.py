@@ -46,7 +46,6 @@ def fill(place: RunFolder) -> None:
 
 
 def script(body: dict[str, Any]) -> str:
-    """Prefers the right answer; marks a wrong one 0."""
     text = prompt_of(body)
     right = re.findall(r"\[Reference\]: (\d+)", text)[0]
     if "[Answer A]" in text:

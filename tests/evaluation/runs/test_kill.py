@@ -33,7 +33,6 @@ KILLS = 5
 
 
 def without_times(value: Any) -> Any:
-    """A report without what it says of seconds."""
     if isinstance(value, dict):
         return {name: without_times(entry) for name, entry in value.items() if name != "seconds"}
     return [without_times(entry) for entry in value] if isinstance(value, list) else value

@@ -32,7 +32,6 @@ def alarm() -> Iterator[None]:
 
 
 def _groups() -> set[int]:
-    """The process groups of this process's children."""
     found = set()
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:

@@ -23,7 +23,6 @@ TEXT = "The bridge was opened in 1931."
 
 
 def scan(*texts: str, kind: str = "PDF") -> bytes:
-    """Pages that are pictures of these texts."""
     from PIL import ImageDraw, ImageFont
 
     pages = []

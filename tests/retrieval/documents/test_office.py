@@ -173,7 +173,6 @@ def test_damage_is_refused_or_does_no_harm() -> None:
 
 
 def _bomb(suffix: str) -> bytes:
-    """A package of which one part unpacks to 40 MB."""
     return packages.with_parts(MADE[suffix][0](), {"word/media/a.bin": bytes(40_000_000)})
 
 

@@ -41,7 +41,6 @@ TEXTS = [
 
 
 def pair(name: str) -> tuple[SentenceTransformerEncoder, SentenceTransformerEncoder]:
-    """The same encoder in onnxruntime and in torch."""
     one, other = (SentenceTransformerEncoder(name, device="cpu", dtype="float32") for _ in range(2))
     assert other.model is not None
     return one, other

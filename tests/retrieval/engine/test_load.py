@@ -30,7 +30,6 @@ def small_batches():
 
 
 def some(count, first=0):
-    """One in fifty is of several passages."""
     for number in range(first, first + count):
         text = f"Sentence of document {number}. " * (80 if number % 50 == 9 else 2)
         yield Document(text, id=f"d{number}", metadata={"title": f"Title {number}"})

@@ -42,7 +42,6 @@ class Writers:
         self.process = process
 
     def start(self):
-        """The process number of a new writer."""
         self.process.stdin.write("\n")
         self.process.stdin.flush()
         return int(self.process.stdout.readline().split()[1])

@@ -20,7 +20,6 @@ DIMENSION, SET = 384, 8
 
 
 def make(folder, dtype, count):
-    """An index of sets of eight random patterns."""
     vectors = np.random.default_rng(0).standard_normal((count, DIMENSION), dtype=np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     values, scales = encode_patterns(vectors, dtype)

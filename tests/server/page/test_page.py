@@ -402,7 +402,6 @@ def test_a_token_is_asked_for(browser: Browser, tmp_path: Path) -> None:
 
 
 def reachable(page: Page, what: str, most: int = 60) -> None:
-    """Press Tab until the focus is on an element."""
     for _ in range(most):
         page.keyboard.press("Tab")
         if page.evaluate("what => document.activeElement.matches(what)", what):

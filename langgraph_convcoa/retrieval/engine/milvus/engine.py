@@ -153,7 +153,6 @@ class MilvusEngine(ServerEngine):
         return self._count(ask, self._where()) if ask("has_collection", "passages") else 0
 
     def _where(self, *conditions: str | None) -> str:
-        """An expression for the tenant and the conditions."""
         return " and ".join([f'tenant == "{self._whose}"', *filter(None, conditions)])
 
     def _prepared(self, dimension: int, encoder: str, create: bool) -> bool:
@@ -213,7 +212,6 @@ class MilvusEngine(ServerEngine):
                 yield keys[row[field]], row
 
     def _among(self, field: str, keys: Iterable[str], where: str = "") -> Iterator[str]:
-        """Expressions for the rows with these keys."""
         for part in batched(keys, _KEYS):
             listed = ", ".join(f'"{one}"' for one in part)
             yield self._where(f"{field} in [{listed}]", where)

@@ -192,7 +192,6 @@ class _Expressions(EngineConditions[Condition]):
 
 
 def _fact(*hashes: str) -> Condition:
-    """The condition that one of these statements is true."""
     listed = ", ".join(f'"{one}"' for one in hashes)
     found = f"array_contains(facts, {listed})" if len(hashes) == 1 else f"array_contains_any(facts, [{listed}])"
     return Condition(found, f"not {found}")

@@ -36,7 +36,6 @@ def unbuilt(engine: PostgresEngine) -> list[str]:
 
 
 def waiting(connection: Any, table: str) -> list[int]:
-    """The processes of the server that wait for a table."""
     asked = "SELECT pid FROM pg_locks WHERE NOT granted AND relation = %s::regclass"
     return [row[0] for row in connection.execute(asked, [table]).fetchall()]
 
