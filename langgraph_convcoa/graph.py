@@ -16,9 +16,9 @@ One call: `look` finds evidence (`look_first=True`), the model's reply is an ans
 looked up in parallel; `verify` finds them unsolved, since they have no guess, and `after_verify` goes to `correct`
 (`max_corrections=1`), whose reply has their answers and the final answer. These settings are defaults (`context.py`).
 A refused sentence, or one that says that something is missing: `after_verify` searches once more, for the question as restated
-and for these sentences, and `verify` runs again. If the answer stands now, there is no second call. If more was found,
-`correct` writes the answer anew; otherwise it asks about the refused sentences only (prompt `confirm`). An answer of which a
-part was streamed is not looked up again. What is refused in the second reply is listed in `unsupported`.
+and for these sentences, and `verify` runs again. If the answer stands now, there is no second call. If more was found, the
+model writes the whole answer again (prompt `correct`). Otherwise it is asked about the refused sentences only (`confirm`). If
+a part of the answer was streamed, there is no second search. `unsupported` lists what is refused in the second reply.
 Five other files do one thing each: `excerpts.py` cuts the evidence that a model reads, `client.py` adds a JSON schema to the
 prompt, `parsing.py` reads an answer or a chain from the reply, `premise.py` picks the sentences that the verifier reads, and
 `citation_marks.py` numbers the citations. The rest decides nothing at a first question: `nodes/approve.py` (a person decides
@@ -267,7 +267,7 @@ def _searched_again(parts: GraphParts, state: ConvCoAState, settings: ConvCoACon
     """The second search for an open answer, in the actions that looked the question up."""
     looked = [one["action"] for one in state["findings"] if one["depth"] == 0 and not one["error"]]
     # An action that takes one form of question only cannot take a sentence of an answer.
-    forms = parts.actions.recognised(question_of(state), pairs_of(state))
+    forms = parts.actions.recognised(question_of(state), pairs_of(state)) if state["searches"] else {}
     names = [name for name in looked if name not in forms and not parts.actions[name].always_fresh]
     return [_to_action(state, LOOKED, chain_item(name, text), settings) for text in state["searches"] for name in names]
 

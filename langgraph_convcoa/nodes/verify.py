@@ -281,7 +281,7 @@ class _CorrectCall:
         plan, reply = state["plan"], state["reply"]
         draft = self._checker.check(plan["draft_answer"]) if settings.allow_draft_answer and not plan["nodes"] else []
         self._draft = draft if state.get("refused") else []
-        # An answer that is written anew, although some of it stands. It is taken if the new one is not better.
+        # The plan's answer, if the model writes the whole answer again. The old answer is kept if the new one is not better.
         self._old = draft if not self._draft else []
         streams = not self._draft and not reply["shown"] and not any(sentence.claims for sentence in self._old)
         # A model that was down for the plan is not asked again in this turn.
@@ -343,7 +343,7 @@ class _CorrectCall:
         return {"items": items, "unsolved": [], "refused": [], "reply": reply}
 
     def _is_better(self, corrected: Corrected) -> bool:
-        """Whether an answer that was written anew says something, and stands if the whole old answer does."""
+        """Whether the new answer says something. If all of the old answer stands, all of the new one must stand too."""
         new = self._checker.check(corrected.answer)
         says = any(one.supported for one in corrected.corrections)
         says = says or any(one.verdict.supported or " " in one.plain for one in new)
