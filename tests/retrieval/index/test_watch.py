@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from langgraph_convcoa.errors import DocumentError
-from langgraph_convcoa.retrieval.corpus import read
+from langgraph_convcoa.retrieval.corpus import read, settled
 from langgraph_convcoa.retrieval.documents.load import load_documents
 from langgraph_convcoa.retrieval.index import watch
 from langgraph_convcoa.retrieval.index.index import Index, open_or_create
@@ -44,10 +44,13 @@ def files(folder: Path, told: list[str]) -> Iterator[WatchedFiles]:
 
 
 def held(index: Index) -> dict[str, tuple[str, dict[str, object], bytes]]:
-    view = index.snapshot()
-    rows = [view.patterns.rows(*view.patterns.offsets[number : number + 2]).tobytes() for number in view.numbers]
-    passages = [passage.document for passage in read(view)]
-    return {str(one.id): (one.page_content, one.metadata, row) for one, row in zip(passages, rows, strict=True)}
+    def read_all() -> dict[str, tuple[str, dict[str, object], bytes]]:
+        view = index.snapshot()
+        rows = [view.patterns.rows(*view.patterns.offsets[number : number + 2]).tobytes() for number in view.numbers]
+        passages = [passage.document for passage in read(view)]
+        return {str(one.id): (one.page_content, one.metadata, row) for one, row in zip(passages, rows, strict=True)}
+
+    return settled(read_all)  # The watcher may write meanwhile.
 
 
 def row(identity: str, text: str) -> str:
