@@ -43,7 +43,6 @@ class Pages:
         return str(self.process.stdout.readline()).strip()
 
     def run(self, argv: list[str], folder: Path, environment: dict[str, str]) -> str:
-        """Run a script, which must succeed; returns its output."""
         assert self.process.stdin is not None
         asked = {"argv": argv, "folder": str(folder), "environment": environment}
         self.process.stdin.write(json.dumps(asked) + "\n")

@@ -14,6 +14,7 @@ from langchain_core.caches import InMemoryCache
 from langchain_core.documents import Document
 from langchain_core.globals import set_llm_cache
 from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage
+from langchain_core.runnables import RunnableLambda
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 
@@ -269,6 +270,17 @@ async def test_a_gap_of_an_answer_is_looked_up_and_filled(reply: Any, answer: st
     graph = compiled(ScriptedModel(replies=[direct(draft, "Hopfield?")]), InMemorySaver())
     graph.invoke({"question": "Hopfield?"}, thread(), context={"approve": ["plan"]})
     assert graph.invoke(Command(resume={"decisions": [{"type": "approve"}]}), thread())["answer"] == draft
+
+
+def test_the_second_call_reads_what_a_refused_sentence_cites() -> None:
+    found = [
+        [Document(f"Hopfield, {which} note {n}.", id=f"{which}{n}") for n in range(1, 6)] for which in ("first", "second")
+    ]
+    model = ScriptedModel(replies=[direct("Hopfield was a baker in Leith [5].", RESTATED), "{}"])
+    compiled(model, retriever=RunnableLambda(lambda _question: found[0] if not model.prompts else found[1])).invoke(
+        {"question": "Hopfield?"}
+    )
+    assert "Hopfield, first note 5." in model.prompts[1]
 
 
 @pytest.mark.parametrize("second", ["sorry", RuntimeError("down")])

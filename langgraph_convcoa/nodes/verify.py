@@ -173,10 +173,10 @@ def _unsolved_and_refused(
 
 
 def score_claims(item: ChainItem, checked: Sequence[CheckedSentence], checker: Checker) -> CheckedSentence:
-    """Give an item the score of the weakest claim, and put the cited documents first in its evidence. Returns that claim."""
+    """Give an item the score of the weakest claim, which is returned, and put the cited documents first in its evidence."""
     claims = [sentence for sentence in checked if sentence.claims]
     weakest = min(claims, key=lambda sentence: sentence.verdict.score)
-    cited = [str(checker.evidence[number - 1].id) for sentence in claims for number in sentence.cited]
+    cited = [str(checker.evidence[number - 1].id) for sentence in claims for number in sentence.cited or sentence.named]
     item |= {"score": weakest.verdict.score, "evidence": list(dict.fromkeys([*cited, *item["evidence"]]))}
     return weakest
 

@@ -24,7 +24,6 @@ TOWNS = ("rome", "oslo", "paris", "lima", "cairo", "bern")
 
 
 def towns() -> Dataset:
-    """Who lives where: each person in a passage of their own."""
     corpus = tuple(
         Document(f"{name} lives in {TOWNS[(n + shift) % 6]}.", id=f"{name}-{shift}", metadata={"title": "Town"})
         for shift in range(6)

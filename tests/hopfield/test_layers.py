@@ -27,7 +27,6 @@ def layer(seed=0, **dynamics):
 
 
 def rows(linear):
-    """The weight of a Linear as the papers write it: (in, out)."""
     return linear.weight.detach().T.tolist()
 
 

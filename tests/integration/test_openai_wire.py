@@ -32,7 +32,6 @@ def ask(graph: Any, question: str = "When was it?") -> dict[str, Any]:
 
 
 def by_kind(**replies: Reply | str) -> Any:
-    """A script that answers each kind of prompt in its way."""
     defaults: dict[str, Reply | str] = {
         "plan": plan(node(SUB)), "plan_initial": plan(node(SUB)), "plan_normal": plan(node(SUB)), "repair": plan(node(SUB)),
         "correct": corrections(HOPFIELD, final=ANSWER),

@@ -132,7 +132,6 @@ def new_thread(studio: httpx.Client) -> str:
 
 
 def run(studio: httpx.Client, thread: str, **body: Any) -> dict[str, Any]:
-    """A run of a thread, to its end or to where it waits."""
     body = {"assistant_id": assistant(studio, "convcoa"), **body}
     output = dict(studio.post(f"/threads/{thread}/runs/wait", json=body).raise_for_status().json())
     assert "__error__" not in output, output
@@ -149,7 +148,6 @@ def history_of(studio: httpx.Client, thread: str) -> list[dict[str, Any]]:
 
 
 def edit(studio: httpx.Client, thread: str, values: dict[str, Any], as_node: str, **at: Any) -> dict[str, Any]:
-    """What the state editor sends; the checkpoint that it makes."""
     body = {"values": values, "as_node": as_node, **at}
     done = studio.post(f"/threads/{thread}/state", json=body)
     assert done.status_code == 200, f"{as_node}: {done.text}"

@@ -19,7 +19,6 @@ DOWN = RuntimeError("quota exceeded")
 
 
 def run(asynchronous: bool, *replies: Any, **context: Any) -> tuple[dict[str, Any], ScriptedModel, str]:
-    """The output of a turn, the model, and what was streamed."""
     model = ScriptedModel(replies=list(replies))
     graph = build_graph(model=model, retriever=KeywordRetriever()).compile(checkpointer=InMemorySaver())
     modes: Any = {"stream_mode": ["messages", "values"], "context": context}

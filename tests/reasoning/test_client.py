@@ -39,7 +39,6 @@ class Shown:
 async def asked(
     client: ChatModelReasoner, asynchronous: bool, streamed: bool, schema: Any = CHAIN_SCHEMA, config: Any = None
 ) -> tuple[str, UsageCounter]:
-    """The text of a reply, and what a usage counter has seen."""
     counter = UsageCounter()
     stream = AnswerStream(Shown(), whole_answer=True) if streamed else None
     given = ("?", schema, {**(config or {}), "callbacks": [counter]}, stream)

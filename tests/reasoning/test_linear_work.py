@@ -60,7 +60,6 @@ def test_no_pattern_takes_more_than_linear_time(name: str, pattern: re.Pattern[s
 
 
 def least_time(pattern: re.Pattern[str], text: str) -> float:
-    """Processor time in seconds, the least of three runs."""
     return min(timeit.repeat(lambda: pattern.sub("", text), timer=time.thread_time, number=1, repeat=3))
 
 

@@ -73,11 +73,9 @@ class Runs:
         assert process.exitcode == (0 if most is None else -signal.SIGKILL)
 
     def asked(self) -> int:
-        """The number of requests of the start that runs."""
         return self.server.keys.count(f"Bearer {self.started}")
 
     def requests(self, start: int) -> list[dict[str, Any]]:
-        """What a start asked the server for, in order."""
         asked = zip(self.server.keys, self.server.requests, strict=True)
         return [body for key, body in asked if key == f"Bearer {start}"]
 

@@ -8,7 +8,6 @@ from langgraph_convcoa.retrieval.graph.names import name_hash, names_in, names_o
 
 
 def named(text, **metadata):
-    """Which of the names in a list of candidates a passage has."""
     found = set((names_of(Document(text, metadata=metadata)).names & ~1).tolist())
     return lambda *names: [name for name in names if name_hash(name) in found]
 

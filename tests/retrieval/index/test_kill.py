@@ -47,11 +47,9 @@ class Writers:
         return int(self.process.stdout.readline().split()[1])
 
     def reports(self, count):
-        """The next reports of the writer, waited for."""
         return [self.process.stdout.readline().split() for _ in range(count)]
 
     def kill(self, pid):
-        """Kill it, and give back what it reported."""
         os.kill(pid, signal.SIGKILL)
         lines = iter(self.process.stdout.readline, "")
         return list(itertools.takewhile(lambda words: words[0] != "ended", map(str.split, lines)))

@@ -41,7 +41,6 @@ def client(milvus: str) -> Any:
 
 
 def asked(client: Any, condition: Any, metadata: list[dict[str, Any]]) -> list[bool]:
-    """Of which of these metadata a filter is true in the engine."""
     stored = [json.loads(json.dumps(data)) for data in metadata]
     rows = [
         {"part": number, "facts": facts_of(data), "ordered": ordered_of(data), "vector": [0.0, 1.0]}

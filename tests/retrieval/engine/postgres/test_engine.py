@@ -34,7 +34,6 @@ def engine(address: str) -> Iterator[PostgresEngine]:
 
 
 def everything(engine: PostgresEngine, connection: Any) -> dict[str, list[Any]]:
-    """The rows of all tables, summed where rows are summed."""
     columns = {
         "documents": "tenant, document, digest",
         "passages": "tenant, id, document, part, text, metadata, spans, terms, vectors",
